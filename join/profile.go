@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import (
+	"pathprof/join/execgraph"
+	"pathprof/join/sched"
+)
+
+// Frame is one line of a merged stack.
+type Frame struct {
+	Name      string // never empty: an address in brackets if nothing is known
+	File      string
+	Line      int32
+	FirstLine int32
+	Kind      string // python, native, kernel, or pathprof for [unsampled] and the like
+	Address   uint64
+	Mapping   string // mapped file of a native frame
+	BuildID   string
+}
+
+// Verdict says how a stack's Python and native parts were put together.
+type Verdict string
+
+// The verdicts.
+const (
+	Merged     Verdict = "merged"      // in order, by the evaluation function
+	Stacked    Verdict = "stacked"     // Python below native: their order inside is not known
+	PythonOnly Verdict = "python-only" // no native part
+	NativeOnly Verdict = "native-only" // no Python part; see Reason
+	Cut        Verdict = "cut"         // the outermost frames are missing; see Reason
+	NoStack    Verdict = "none"
+)
+
+// Stack is a merged stack, innermost first.
+type Stack struct {
+	Frames  []Frame
+	Verdict Verdict
+	Reason  string // in words, empty if the stack is complete
+}
+
+// Values of one sample or wait.
+type Values struct {
+	Samples int64 // samples/count
+	Event   int64 // the event's own unit
+	PathNs  int64 // path/nanoseconds
+}
+
+// ThreadInfo names a task for people.
+type ThreadInfo struct {
+	ID      sched.TaskID
+	PID     int32
+	Process string // name of the process' main thread
+	Thread  string // name of the thread
+}
+
+// Reason is a kind with a detail, for wait and cause.
+type Reason struct {
+	Kind   execgraph.CauseKind `json:"kind"`
+	Detail string              `json:"detail"`
+}
+
+// ClassKey groups alike segments.
+type ClassKey struct {
+	Wait        Reason // zero Kind: not within a wait of the target
+	State       execgraph.State
+	Cause       Reason // zero Kind: running
+	PID, TID    int32
+	Task        sched.TaskID
+	ProcessName string
+	ThreadName  string
+}
+
+// Entry is one stack with its values inside one class.
+type Entry struct {
+	Stack   *Stack
+	Segment int // index in ThreadPath.Path.Segments
+	Values  Values
+}
+
+// Function is a function's part of a class.
+type Function struct {
+	Name string `json:"name"`
+	File string `json:"file"`
+	Line int32  `json:"line"` // first line of the function
+	Kind string `json:"kind"` // python, native, kernel
+	// Samples with the function at the top of the stack; Share of the class'
+	// samples, with its 95 % interval [Low, High] (Wilson). Share, Low and High
+	// are in 0…1. TotalShare counts samples anywhere below it, too.
+	Samples    int64   `json:"samples"`
+	Share      float64 `json:"share"`
+	Low        float64 `json:"low"`
+	High       float64 `json:"high"`
+	TotalShare float64 `json:"total_share"`
+	// TooFew: n is too small for the interval to say much.
+	TooFew bool `json:"too_few,omitempty"`
+}
+
+// Class is a group of alike segments of one thread's path.
+type Class struct {
+	Key       ClassKey
+	Ns        int64   // time
+	Share     float64 // of the window
+	Segments  int
+	Samples   int64
+	Unsampled int64 // ns of running segments that got no sample
+	Functions []Function
+}
+
+// ThreadPath is the active path of one thread with everything that lies on it.
+type ThreadPath struct {
+	Thread  ThreadInfo
+	Path    execgraph.Path
+	Classes []Class // most time first
+	// ClassOf gives for each segment its index in Classes.
+	ClassOf []int
+	Entries []Entry // sums of PathNs equal the window's wall time exactly
+}
+
+// Profile is what analysis makes of a recording; every output reads it.
+type Profile struct {
+	// Event, Unit ("nanoseconds" or "count"), Period, rates, loss: as recorded.
+	Event, Unit                string
+	Period                     int64
+	AskedHz, AchievedHz        float64
+	Samples                    int64
+	Lost, Throttled            uint64
+	BeginNs, EndNs             int64
+	RealtimeOffsetNs           int64
+	Threads                    map[sched.TaskID]ThreadInfo
+	Paths                      []ThreadPath // main thread of the first target first
+	Verdicts                   map[Verdict]int64
+	Reasons                    map[string]int64 // stop reasons of samples on the paths
+	OutsideWindow, OffThread   int64            // samples that fell on no running segment
+	Warnings                   []string
+}

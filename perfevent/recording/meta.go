@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recording
+
+// FormatVersion of the recordings this program writes. A reader refuses newer ones.
+const FormatVersion = 1
+
+// Meta is a recording's meta.json. It is written at the start and rewritten
+// (by rename) at the end; Complete tells whether the end was reached.
+type Meta struct {
+	Format   int  `json:"format"`
+	Complete bool `json:"complete"`
+
+	Host     string `json:"host"`
+	Kernel   string `json:"kernel"`
+	Arch     string `json:"arch"`
+	CPUs     int    `json:"cpus"`
+	PageSize int    `json:"page_size"`
+	// Clock of all times: "monotonic". ClockSource is the kernel's current one.
+	Clock       string `json:"clock"`
+	ClockSource string `json:"clock_source"`
+	// CLOCK_REALTIME minus CLOCK_MONOTONIC, ns, at start and end.
+	RealtimeOffsetBeginNs int64 `json:"realtime_offset_begin_ns"`
+	RealtimeOffsetEndNs   int64 `json:"realtime_offset_end_ns"`
+	// BeginNs: all programs attached and the task dump done. EndNs: stopped.
+	BeginNs int64 `json:"begin_ns"`
+	EndNs   int64 `json:"end_ns"`
+
+	// Event really used, e.g. cpu-clock; AskedEvent e.g. auto; EventNote why they differ.
+	Event      string `json:"event"`
+	AskedEvent string `json:"asked_event"`
+	EventNote  string `json:"event_note,omitempty"`
+	// Unit of the event's values: "nanoseconds" or "count".
+	Unit string `json:"unit"`
+	// Period in Unit, 0 with a frequency; FreqHz, 0 with a period.
+	Period int64  `json:"period"`
+	FreqHz uint64 `json:"freq_hz"`
+	// AskedHz: expected overflows a second on a busy CPU, 0 if the event has no
+	// fixed relation to time. AchievedHz: as measured.
+	AskedHz    float64 `json:"asked_hz"`
+	AchievedHz float64 `json:"achieved_hz"`
+	Samples    uint64  `json:"samples"`
+	Events     uint64  `json:"events"`
+	Scope      string  `json:"scope"` // system or process
+
+	Targets      []Target      `json:"targets"`
+	Interpreters []Interpreter `json:"interpreters"`
+	// IRQs: interrupt number to device names, from /proc/interrupts.
+	IRQs map[int32]string `json:"irqs,omitempty"`
+
+	Loss       Loss              `json:"loss"`
+	LossPerCPU []Loss            `json:"loss_per_cpu,omitempty"`
+	Warnings   []string          `json:"warnings,omitempty"`
+	Stopped    string            `json:"stopped"` // why recording ended
+	Version    string            `json:"version"`
+	Options    map[string]string `json:"options,omitempty"`
+}
+
+// Target is a process whose threads have paths.
+type Target struct {
+	PID     int32    `json:"pid"`
+	Name    string   `json:"name"`
+	Command []string `json:"command"`
+}
+
+// Interpreter is a CPython found in a process.
+type Interpreter struct {
+	PID     int32  `json:"pid"`
+	Version string `json:"version"` // e.g. 3.11.7
+	Path    string `json:"path"`    // the ELF file that holds _PyRuntime
+	BuildID string `json:"build_id,omitempty"`
+	Offsets string `json:"offsets"` // where the offsets came from
+	// Refused: why stacks of this process have no Python frames; empty if they have.
+	Refused string `json:"refused,omitempty"`
+}

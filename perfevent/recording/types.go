@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recording
+
+import "pathprof/join/sched"
+
+// FrameKind says whose code a [Frame] is.
+type FrameKind uint8
+
+// The kinds of frames.
+const (
+	FrameInvalid FrameKind = iota
+	FramePython
+	FrameNative
+	FrameKernel
+)
+
+// Frame is one place in code, as it was resolved while recording. Frames are
+// numbered from 1; 0 is no frame.
+type Frame struct {
+	ID   uint32
+	Kind FrameKind
+	// Name is the function: qualified for Python (Class.method), demangled for
+	// native code; empty where no name was found.
+	Name string
+	// File is the absolute source file (Python), or the mapped file (native).
+	File string
+	// Line is the executing line, 0 if unknown; FirstLine the function's first.
+	Line, FirstLine int32
+	// Address is the code address: of the code object (Python), the file's own
+	// virtual address (native), or the kernel address.
+	Address uint64
+	// BuildID of the mapped file, hex; empty if none.
+	BuildID string
+	// Eval: a native frame inside CPython's evaluation function.
+	Eval bool
+}
+
+// StopReason says why a walk of a stack ended.
+type StopReason uint8
+
+// The stop reasons, for each of the three parts of a stack.
+const (
+	StopNone         StopReason = iota // this part was not asked for
+	StopComplete                       // the walk reached the outermost frame
+	StopDepth                          // deeper than the walk goes
+	StopFault                          // memory could not be read at that moment
+	StopBadFrame                       // a frame was not plausible
+	StopNoInterp                       // (Python) no interpreter is known in the process
+	StopNoThread                       // (Python) the thread has no thread state
+	StopNoFramePtr                     // (native) frame pointer chain ended outside code
+	StopThinned                        // left out: this thread blocks too often
+	StopUnsupported                    // the interpreter or processor is not supported
+)
+
+// Stack is what one walk found. Frame numbers are innermost first.
+type Stack struct {
+	ID     uint32 // numbered from 1
+	Kernel []uint32
+	Native []uint32
+	Python []uint32
+	// Entry tells for each Python frame whether it entered the interpreter from
+	// C: native frames of the evaluation function stand for the Python frames
+	// up to and including such a one.
+	Entry []bool
+	// Why each part ended.
+	KernelStop, NativeStop, PythonStop StopReason
+}
+
+// Sample is one counter overflow.
+type Sample struct {
+	Time     int64 // CLOCK_MONOTONIC, ns
+	CPU      int32
+	PID, TID int32
+	Stack    uint32 // 0: no stack
+	// Value is the counted amount the sample stands for: events, or ns for
+	// clock events (the period, with a fixed period).
+	Value int64
+	// Kernel: the CPU was in kernel mode. Ctx: in interrupt context or not.
+	Kernel bool
+	Ctx    sched.Context
+}
+
+// Loss counts what a recording could not keep.
+type Loss struct {
+	// Events and Samples that found no place in a CPU's ring.
+	Events, Samples uint64
+	// ThinnedStacks: blocked stacks left out on purpose, see StopThinned.
+	ThinnedStacks uint64
+	// Throttled: times the kernel stopped a counter for a while.
+	Throttled uint64
+	// Unresolved: Python frames whose code object was gone when it was read.
+	Unresolved uint64
+	// IdleSkipped: overflows on an idle CPU, which are no samples.
+	IdleSkipped uint64
+	// SideBand: perf side-band records lost (mmap, comm, …).
+	SideBand uint64
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pyframes
+
+// Style says how a frame tells its position; see Offsets.
+type Style uint8
+
+// The styles, by version.
+const (
+	StyleInvalid   Style = iota
+	StyleLastiByte       // 3.8, 3.9: PyFrameObject.f_lasti in bytes
+	StyleLastiUnit       // 3.10: PyFrameObject.f_lasti in 2-byte units
+	StylePrevInstr       // 3.11, 3.12: address of the instruction begun last
+	StyleInstrPtr        // 3.13: address of the executing instruction
+)
+
+// Offsets are byte offsets of CPython's structures, as far as a walk needs
+// them. Tags give CPython's own names. NoField marks a field a version lacks.
+type Offsets struct {
+	Version uint32 // PY_VERSION_HEX with the low 16 bits cleared, e.g. 0x030b0000
+	Style   Style
+
+	RuntimeInterpretersHead uint32 // _PyRuntimeState.interpreters.head
+
+	InterpNext        uint32 // PyInterpreterState.next
+	InterpThreadsHead uint32 // PyInterpreterState.threads.head, tstate_head
+
+	ThreadNext     uint32 // PyThreadState.next
+	ThreadInterp   uint32 // PyThreadState.interp
+	ThreadFrame    uint32 // PyThreadState.frame, .cframe or .current_frame
+	CFrameCurrent  uint32 // _PyCFrame.current_frame: one more step; NoField otherwise
+	ThreadID       uint32 // PyThreadState.thread_id
+	ThreadNativeID uint32 // PyThreadState.native_thread_id, 3.11+
+
+	FrameCode  uint32 // f_code or f_executable
+	FrameBack  uint32 // f_back or previous
+	FrameInstr uint32 // f_lasti, prev_instr or instr_ptr
+	FrameOwner uint32 // _PyInterpreterFrame.owner, 3.12+; NoField before
+	FrameEntry uint32 // _PyInterpreterFrame.is_entry, 3.11 only
+	// OwnerCStack is the value of owner that marks the interpreter's shim frame
+	// (3.12, 3.13: 3). The frame inside of a shim entered from C.
+	OwnerCStack uint32
+
+	CodeFirstLine uint32 // PyCodeObject.co_firstlineno
+	CodeLineTable uint32 // co_lnotab (3.8, 3.9) or co_linetable
+	CodeFilename  uint32 // co_filename
+	CodeName      uint32 // co_name
+	CodeQualname  uint32 // co_qualname, 3.11+; NoField before
+	CodeBytes     uint32 // co_code (object) or co_code_adaptive (in line)
+	CodeFlags     uint32 // co_flags
+
+	TypeOffset  uint32 // PyObject.ob_type
+	BytesSize   uint32 // PyBytesObject.ob_size
+	BytesData   uint32 // PyBytesObject.ob_sval
+	UnicodeLen  uint32 // PyASCIIObject.length
+	UnicodeFlag uint32 // PyASCIIObject.state
+	UnicodeASCI uint32 // sizeof(PyASCIIObject): ASCII data
+	UnicodeComp uint32 // sizeof(PyCompactUnicodeObject): other compact data
+}
+
+// NoField is the offset of a field that a version does not have.
+const NoField = ^uint32(0)
+
+// CodeKey identifies a code object within a process: an address may be used
+// again after the object is freed, so the key holds what changes with it.
+type CodeKey struct {
+	Addr      uint64 // of the code object
+	FirstLine uint32 // co_firstlineno
+	LineTable uint64 // address of the line table object
+}
+
+// Frame is one Python frame as a walk finds it.
+type Frame struct {
+	Code CodeKey
+	// Lasti is the byte offset of the executing instruction in the bytecode; -1
+	// before the first.
+	Lasti int32
+	// Entry: the frame entered the interpreter from C.
+	Entry bool
+}
+
+// Code is what is known of a code object.
+type Code struct {
+	Key       CodeKey
+	Name      string // qualified where the version has it
+	Filename  string
+	FirstLine int32
+	Lines     LineTable
+}
