@@ -120,17 +120,17 @@ type ThreadPath struct {
 // Profile is what analysis makes of a recording; every output reads it.
 type Profile struct {
 	// Event, Unit ("nanoseconds" or "count"), Period, rates, loss: as recorded.
-	Event, Unit                string
-	Period                     int64
-	AskedHz, AchievedHz        float64
-	Samples                    int64
-	Lost, Throttled            uint64
-	BeginNs, EndNs             int64
-	RealtimeOffsetNs           int64
-	Threads                    map[sched.TaskID]ThreadInfo
-	Paths                      []ThreadPath // main thread of the first target first
-	Verdicts                   map[Verdict]int64
-	Reasons                    map[string]int64 // stop reasons of samples on the paths
-	OutsideWindow, OffThread   int64            // samples that fell on no running segment
-	Warnings                   []string
+	Event, Unit              string
+	Period                   int64
+	AskedHz, AchievedHz      float64
+	Samples                  int64
+	Lost, Throttled          uint64
+	BeginNs, EndNs           int64
+	RealtimeOffsetNs         int64
+	Threads                  map[sched.TaskID]ThreadInfo
+	Paths                    []ThreadPath // main thread of the first target first
+	Verdicts                 map[Verdict]int64
+	Reasons                  map[string]int64 // stop reasons of samples on the paths
+	OutsideWindow, OffThread int64            // samples that fell on no running segment
+	Warnings                 []string
 }
