@@ -25,3 +25,5 @@ require (
 	golang.org/x/tools v0.52.0 // indirect
 	gonum.org/v1/gonum v0.17.0 // indirect
 )
+
+tool github.com/cilium/ebpf/cmd/bpf2go

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What goes to user space, through one perf ring per CPU.
+ *
+ *   every event      struct event                                 (56 bytes)
+ *   FORK EXEC COMM   struct event, char comm[16]
+ *   SAMPLE, and SWITCH with FLAG_STACK:
+ *                    struct event, struct stack_head, then
+ *                    u64 kernel[], u64 native[], struct py_frame python[]
+ *
+ * Go reads these with encoding/binary over the same struct, generated from this
+ * file's BTF by bpf2go; perfevent/bpf/layout_test.go compares the numbers.
+ */
+#ifndef PATHPROF_EVENT_H
+#define PATHPROF_EVENT_H
+
+#include "kernel.h"
+
+enum event_kind {
+	EVENT_NONE,
+	EVENT_SWITCH,
+	EVENT_WAKING,
+	EVENT_FORK,
+	EVENT_EXEC,
+	EVENT_EXIT,
+	EVENT_COMM,
+	EVENT_SAMPLE,
+	EVENT_KINDS,
+};
+
+/* Same numbers as sched.Context. */
+enum context {
+	CONTEXT_UNKNOWN,
+	CONTEXT_TASK,
+	CONTEXT_HARDIRQ,
+	CONTEXT_SOFTIRQ,
+	CONTEXT_HRTIMER,
+	CONTEXT_TIMER,
+	CONTEXT_IPI,
+	CONTEXT_NMI,
+	CONTEXT_IDLE,
+};
+
+/* Same numbers as recording.StopReason. */
+enum stop {
+	STOP_NONE,
+	STOP_COMPLETE,
+	STOP_DEPTH,
+	STOP_FAULT,
+	STOP_BAD_FRAME,
+	STOP_NO_INTERP,
+	STOP_NO_THREAD,
+	STOP_NO_FRAME_PTR,
+	STOP_THINNED,
+	STOP_UNSUPPORTED,
+};
+
+enum event_flags {
+	FLAG_PREEMPT = 1, /* switch: preempted inside the kernel */
+	FLAG_STACK = 2,   /* a stack follows */
+	FLAG_THINNED = 4, /* a stack was due but left out */
+	FLAG_KERNEL = 8,  /* sample: the CPU was in kernel mode */
+	FLAG_KTHREAD = 16,
+};
+
+struct event {
+	u64 time; /* CLOCK_MONOTONIC, ns */
+	u64 value; /* sample: the period; exec: the old thread number */
+	enum event_kind kind;
+	enum context context;
+	enum event_flags flags;
+	s32 vector;
+	s32 pid, tid;
+	s32 other_pid, other_tid;
+	u32 state; /* switch: as sched_switch prints it */
+	u32 reserved;
+};
+
+struct named_event {
+	struct event event;
+	char comm[16];
+};
+
+struct stack_head {
+	u16 kernel, native, python; /* how many of each follow */
+	u8 kernel_stop, native_stop, python_stop;
+	u8 reserved[7];
+};
+
+#define FRAME_ENTRY 1
+
+struct py_frame {
+	u64 code;
+	u64 line_table;
+	u32 first_line;
+	s32 lasti; /* (byte offset << 1) | FRAME_ENTRY */
+};
+
+#define MAX_KERNEL 64
+#define MAX_NATIVE 128
+#define MAX_PYTHON 512
+
+struct stack_event {
+	struct event event;
+	struct stack_head head;
+	/* Room for the parts, which lie without gaps; only what is used is sent. */
+	u64 words[MAX_KERNEL + MAX_NATIVE];
+	struct py_frame python[MAX_PYTHON];
+};
+
+#endif

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The programs of a recording. Kernel 5.15 or newer with BTF.
+ *
+ *   sample   perf_event  a counter overflowed: all three stacks
+ *   on_*     tp_btf      switch, waking, fork, exec, exit, rename
+ *   *_enter  tp_btf      interrupt context (context.h), no output
+ *
+ * Maps: events (ring per CPU), losses, contexts, rooms, scratches (per CPU);
+ * processes (written by user space, copied at fork) and threads (a cache, by
+ * thread number, removed at exit). Both hash maps are allocated up front: no
+ * memory is allocated in an interrupt. A full processes map leaves new children
+ * without Python frames (STOP_NO_INTERP); a full threads map leaves threads
+ * uncached (STOP_NO_THREAD).
+ */
+#include "kernel.h"
+#include "event.h"
+#include "output.h"
+#include "context.h"
+#include "python.h"
+#include "stack.h"
+
+char program_license[] SEC("license") = "Dual BSD/GPL";
+
+inlined int wanted(u32 tgid)
+{
+	return !only_targets || bpf_map_lookup_elem(&processes, &tgid);
+}
+
+inlined void set_task(struct event *e, struct task_struct *task)
+{
+	e->pid = task->tgid;
+	e->tid = task->pid;
+}
+
+inlined void set_other(struct event *e, struct task_struct *task)
+{
+	e->other_pid = task->tgid;
+	e->other_tid = task->pid;
+}
+
+SEC("perf_event")
+int sample(struct perf_ctx *ctx)
+{
+	u64 id = bpf_get_current_pid_tgid();
+	u32 tgid = id >> 32, room = ROOM_SAMPLE;
+	struct loss *loss = loss_here();
+	struct py_process *p;
+	struct stack_event *e;
+
+	if (!loss)
+		return 0;
+	if ((u32)id == 0) {
+		loss->idle++;
+		return 0;
+	}
+	p = bpf_map_lookup_elem(&processes, &tgid);
+	if (only_targets && !p)
+		return 0;
+	loss->samples++;
+	e = bpf_map_lookup_elem(&rooms, &room);
+	if (!e)
+		return 0;
+	e->event.time = bpf_ktime_get_ns();
+	e->event.kind = EVENT_SAMPLE;
+	e->event.flags = FLAG_STACK | (in_kernel(ctx) ? FLAG_KERNEL : 0);
+	e->event.value = ctx->sample_period;
+	/* A clock counter's own timer is on top of the stack of contexts. */
+	context_at(&e->event, 1);
+	e->event.pid = tgid;
+	e->event.tid = (u32)id;
+	emit(ctx, e, take_stack(ctx, e, p, room), EVENT_SAMPLE);
+	return 0;
+}
+
+/* report_state turns prev_state into what sched_switch prints (kernel
+ * include/trace/events/sched.h and task_index_to_char in sched.h, 6.18). */
+inlined u32 report_state(u32 raw)
+{
+	if ((raw & 0x402) == 0x402) /* TASK_IDLE: uninterruptible, no load */
+		return 0x80;
+	if (raw & 0x80) /* TASK_DEAD */
+		return 0x10;
+	if (raw & 0x9000) /* TASK_RTLOCK_WAIT, TASK_FROZEN */
+		return 0x02;
+	return raw & 0x7f;
+}
+
+struct task_struct___state {
+	unsigned int __state;
+} __attribute__((preserve_access_index));
+
+SEC("tp_btf/sched_switch")
+int on_switch(u64 *ctx)
+{
+	struct task_struct *prev = (void *)ctx[1];
+	struct task_struct *next = (void *)ctx[2];
+	u32 tgid = prev->tgid, room = ROOM_SWITCH;
+	struct py_process *p = bpf_map_lookup_elem(&processes, &tgid);
+	struct stack_event *e;
+	u32 raw;
+
+	context_clear();
+	if (only_targets && !p && !wanted(next->tgid))
+		return 0;
+	e = bpf_map_lookup_elem(&rooms, &room);
+	if (!e)
+		return 0;
+	if (has_prev_state)
+		raw = ctx[3];
+	else
+		raw = ((struct task_struct___state *)prev)->__state;
+	e->event.time = bpf_ktime_get_ns();
+	e->event.kind = EVENT_SWITCH;
+	e->event.context = 0;
+	e->event.vector = 0;
+	e->event.value = 0;
+	e->event.flags = ctx[0] ? FLAG_PREEMPT : 0;
+	e->event.state = report_state(raw);
+	set_task(&e->event, prev);
+	set_other(&e->event, next);
+	/* Only a blocked thread's stack belongs to a wait; a dead one has none. */
+	if (p && !ctx[0] && e->event.state && !(e->event.state & 0x30)) {
+		if (may_take_stack(prev->pid, e->event.time)) {
+			e->event.flags |= FLAG_STACK;
+			emit(ctx, e, take_stack(ctx, e, p, room), EVENT_SWITCH);
+			return 0;
+		}
+		struct loss *loss = loss_here();
+
+		e->event.flags |= FLAG_THINNED;
+		if (loss)
+			loss->thinned++;
+	}
+	emit(ctx, &e->event, sizeof(e->event), EVENT_SWITCH);
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *task)
+{
+	struct event e = {};
+	u64 id = bpf_get_current_pid_tgid();
+
+	if (only_targets && !wanted(task->tgid) && !wanted(id >> 32))
+		return 0;
+	e.time = bpf_ktime_get_ns();
+	e.kind = EVENT_WAKING;
+	set_task(&e, task);
+	e.other_pid = id >> 32;
+	e.other_tid = (u32)id;
+	context_at(&e, 0);
+	emit(ctx, &e, sizeof(e), EVENT_WAKING);
+	return 0;
+}
+
+/* emit_named sends e with a task's name. */
+inlined void emit_named(void *ctx, struct event *e, const char *comm)
+{
+	struct named_event n = {};
+
+	n.event = *e;
+	bpf_probe_read_kernel_str(n.comm, sizeof(n.comm), comm);
+	emit(ctx, &n, sizeof(n), e->kind);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	u32 from = parent->tgid, to = child->tgid;
+	struct event e = {};
+
+	if (from != to) {
+		/* The child's memory is a copy: same interpreter, same addresses. */
+		struct py_process *p = bpf_map_lookup_elem(&processes, &from);
+
+		if (p) {
+			struct py_process copy = *p;
+
+			if (!(copy.flags & PROCESS_CHILDREN))
+				copy.flags &= ~PROCESS_TARGET;
+			bpf_map_update_elem(&processes, &to, &copy, BPF_ANY);
+		} else {
+			bpf_map_delete_elem(&processes, &to);
+		}
+	}
+	if (only_targets && !wanted(from))
+		return 0;
+	e.time = bpf_ktime_get_ns();
+	e.kind = EVENT_FORK;
+	set_task(&e, child);
+	set_other(&e, parent);
+	emit_named(ctx, &e, child->comm);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
+{
+	u32 tgid = task->tgid, tid = task->pid;
+	struct py_process *p = bpf_map_lookup_elem(&processes, &tgid);
+	struct event e = {};
+
+	if (only_targets && !p)
+		return 0;
+	/* Another program: user space looks for an interpreter anew. */
+	if (p)
+		p->flags &= ~PROCESS_PYTHON;
+	bpf_map_delete_elem(&threads, &tid);
+	e.time = bpf_ktime_get_ns();
+	e.kind = EVENT_EXEC;
+	e.value = old_tid;
+	set_task(&e, task);
+	emit_named(ctx, &e, task->comm);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	u32 tid = task->pid;
+	struct event e = {};
+
+	bpf_map_delete_elem(&threads, &tid);
+	if (only_targets && !wanted(task->tgid))
+		return 0;
+	e.time = bpf_ktime_get_ns();
+	e.kind = EVENT_EXIT;
+	set_task(&e, task);
+	emit(ctx, &e, sizeof(e), EVENT_EXIT);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
+{
+	struct event e = {};
+
+	if (only_targets && !wanted(task->tgid))
+		return 0;
+	e.time = bpf_ktime_get_ns();
+	e.kind = EVENT_COMM;
+	set_task(&e, task);
+	emit_named(ctx, &e, comm);
+	return 0;
+}

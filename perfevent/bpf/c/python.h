@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The walk over CPython's frames, 3.8 to 3.13, in the thread's own context: its
+ * frames cannot change meanwhile, so a stack cannot tear. All memory read is the
+ * target's: every pointer is a guess until it was read, every loop is bounded.
+ *
+ * The thread state is found by id, never by the "current" variable, which is
+ * NULL while the GIL is released, exactly when waits happen.
+ */
+#ifndef PATHPROF_PYTHON_H
+#define PATHPROF_PYTHON_H
+
+#include "event.h"
+
+enum process_flags {
+	PROCESS_TARGET = 1, /* its threads have paths */
+	PROCESS_PYTHON = 2, /* the offsets are valid */
+	PROCESS_CHILDREN = 4, /* children are targets too */
+};
+
+/* pyframes.Offsets, field by field (layout_test.go), for one process. */
+struct py_process {
+	u64 interpreters_head; /* address of _PyRuntime.interpreters.head */
+	enum process_flags flags;
+	u32 style;	       /* pyframes.Style */
+	u32 interp_next;
+	u32 interp_threads_head;
+	u32 thread_next;
+	u32 thread_frame;
+	u32 cframe_current; /* NO_FIELD: thread_frame is the frame itself */
+	u32 thread_id;
+	u32 thread_native_id; /* NO_FIELD before 3.11 */
+	u32 frame_code;
+	u32 frame_back;
+	u32 frame_instr;
+	u32 frame_owner; /* NO_FIELD before 3.12 */
+	u32 frame_entry; /* NO_FIELD but in 3.11 */
+	u32 owner_cstack;
+	u32 frame_size; /* bytes to read of a frame */
+	u32 code_first_line;
+	u32 code_line_table;
+	u32 code_bytes;
+	u32 code_size; /* bytes to read of a code object */
+};
+
+/* pyframes.Style */
+#define STYLE_LASTI_BYTE 1
+#define STYLE_LASTI_UNIT 2
+#define STYLE_PREV_INSTR 3
+#define STYLE_INSTR_PTR 4
+
+#define NO_FIELD 0xffffffff
+
+#define FRAME_BYTES 128
+#define CODE_BYTES 256
+#define MAX_THREADS 1024
+
+/* What is remembered of a thread of a Python process. */
+struct py_thread {
+	u64 state;	/* address of its PyThreadState, 0 if none was found */
+	u64 retry_time; /* none found: not searched again before */
+	u64 bucket_time; /* blocked stacks: see take_blocked_stack */
+	u32 bucket;
+	u32 tgid;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32); /* tgid */
+	__type(value, struct py_process);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u32); /* tid */
+	__type(value, struct py_thread);
+} threads SEC(".maps");
+
+/* Room for one frame and one code object. */
+struct py_scratch {
+	u8 frame[FRAME_BYTES];
+	u8 code[CODE_BYTES];
+};
+
+inlined u64 user_word(u64 addr)
+{
+	u64 word = 0;
+
+	if (bpf_probe_read_user(&word, sizeof(word), (void *)addr))
+		return 0;
+	return word;
+}
+
+inlined int is_state_of(struct py_process *p, u64 state, u32 tid, u64 pointer)
+{
+	if (p->thread_native_id != NO_FIELD)
+		return user_word(state + p->thread_native_id) == tid;
+	return user_word(state + p->thread_id) == pointer;
+}
+
+struct thread_search {
+	struct py_process *p;
+	u64 interp, state;
+	u64 pointer;
+	u32 tid;
+	u32 found;
+};
+
+static long search_step(u32 i, struct thread_search *t)
+{
+	struct py_process *p = t->p;
+
+	if (!t->state) {
+		if (!t->interp)
+			return 1;
+		t->state = user_word(t->interp + p->interp_threads_head);
+		t->interp = user_word(t->interp + p->interp_next);
+		return 0;
+	}
+	if (is_state_of(p, t->state, t->tid, t->pointer)) {
+		t->found = 1;
+		return 1;
+	}
+	t->state = user_word(t->state + p->thread_next);
+	return 0;
+}
+
+/*
+ * find_thread_state searches the thread lists of all interpreters. It costs two
+ * reads a thread and happens once per thread.
+ */
+inlined u64 find_thread_state(struct py_process *p, u32 tid, u64 pointer)
+{
+	struct thread_search t = { .p = p, .tid = tid, .pointer = pointer };
+
+	t.interp = user_word(p->interpreters_head);
+	repeat(MAX_THREADS, search_step, &t);
+	return t.found ? t.state : 0;
+}
+
+/* NO_STATE_RETRY: a thread without a state may enter Python later. */
+#define NO_STATE_RETRY (50 * 1000 * 1000ULL)
+
+/* thread_state returns the current thread's PyThreadState, 0 if it has none. */
+inlined u64 thread_state(struct py_process *p, struct py_thread *t, struct task_struct *task, u64 now)
+{
+	u32 tid = inner_tid(task);
+	u64 pointer = 0;
+
+	if (p->thread_native_id == NO_FIELD)
+		pointer = thread_pointer(task);
+	/* The memory may have been freed and used again: ask each time. */
+	if (t->state && is_state_of(p, t->state, tid, pointer))
+		return t->state;
+	if (!t->state && now < t->retry_time)
+		return 0;
+	t->state = find_thread_state(p, tid, pointer);
+	if (!t->state)
+		t->retry_time = now + NO_STATE_RETRY;
+	return t->state;
+}
+
+inlined u64 field_word(u8 *base, u32 off, u32 limit)
+{
+	if (off > limit - 8)
+		return 0;
+	return *(u64 *)(base + off);
+}
+
+/* lasti_of gives the byte offset of the executing instruction. */
+inlined s32 lasti_of(struct py_process *p, struct py_scratch *s, u64 code)
+{
+	u64 word = field_word(s->frame, p->frame_instr, FRAME_BYTES);
+
+	if (p->style == STYLE_LASTI_BYTE)
+		return (s32)word;
+	if (p->style == STYLE_LASTI_UNIT)
+		return (s32)word * 2; /* 3.10 counts code units; -1 stays before the first */
+	return (s32)(word - code - p->code_bytes);
+}
+
+/* frame_byte reads a one-byte field, e.g. owner. */
+inlined u32 frame_byte(struct py_scratch *s, u32 off)
+{
+	if (off > FRAME_BYTES - 1)
+		return NO_FIELD;
+	return s->frame[off];
+}
+
+struct py_walk {
+	struct py_process *p;
+	struct py_scratch *s;
+	struct py_frame *out;
+	u64 frame;
+	u32 n;
+	enum stop stop;
+};
+
+/* append_frame writes the frame that lies in w->s->frame to out. */
+inlined enum stop append_frame(struct py_process *p, struct py_scratch *s, struct py_frame *out)
+{
+	u64 code = field_word(s->frame, p->frame_code, FRAME_BYTES);
+	u32 size = p->code_size;
+	u32 line = p->code_first_line;
+	u32 entry;
+
+	if (size > CODE_BYTES)
+		size = CODE_BYTES;
+	if (bpf_probe_read_user(s->code, size, (void *)code))
+		return STOP_FAULT;
+	if (line > CODE_BYTES - 4)
+		return STOP_UNSUPPORTED;
+	entry = p->style <= STYLE_LASTI_UNIT;
+	if (p->frame_entry != NO_FIELD)
+		entry = frame_byte(s, p->frame_entry) == 1;
+	out->code = code;
+	out->line_table = field_word(s->code, p->code_line_table, CODE_BYTES);
+	out->first_line = *(u32 *)(s->code + line);
+	out->lasti = (s32)((u32)lasti_of(p, s, code) << 1) | entry;
+	return STOP_NONE;
+}
+
+/* walk_step takes one frame; the shim of 3.12 and 3.13 marks an entry. */
+static long walk_step(u32 i, struct py_walk *w)
+{
+	struct py_process *p = w->p;
+	struct py_scratch *s = w->s;
+	u32 n = w->n, size = p->frame_size;
+
+	if (!w->frame) {
+		w->stop = STOP_COMPLETE;
+		return 1;
+	}
+	if (size > FRAME_BYTES)
+		size = FRAME_BYTES;
+	if (bpf_probe_read_user(s->frame, size, (void *)w->frame)) {
+		w->stop = STOP_FAULT;
+		return 1;
+	}
+	w->frame = field_word(s->frame, p->frame_back, FRAME_BYTES);
+	if (p->frame_owner != NO_FIELD && frame_byte(s, p->frame_owner) == p->owner_cstack) {
+		if (n > 0 && n <= MAX_PYTHON)
+			w->out[n - 1].lasti |= FRAME_ENTRY;
+		return 0;
+	}
+	if (n >= MAX_PYTHON)
+		return 1;
+	w->stop = append_frame(p, s, &w->out[n]);
+	if (w->stop != STOP_NONE)
+		return 1;
+	w->n = n + 1;
+	return 0;
+}
+
+/*
+ * walk_python writes at most MAX_PYTHON frames, innermost first, counts them in
+ * *count and returns why it ended. Shims take rounds, too.
+ */
+inlined enum stop walk_python(struct py_process *p, struct py_scratch *s, u64 state,
+			      struct py_frame *out, u32 *count)
+{
+	struct py_walk w = { .p = p, .s = s, .out = out };
+
+	w.frame = user_word(state + p->thread_frame);
+	if (p->cframe_current != NO_FIELD)
+		w.frame = user_word(w.frame + p->cframe_current);
+	repeat(2 * MAX_PYTHON, walk_step, &w);
+	*count = w.n;
+	if (w.stop == STOP_NONE)
+		return w.frame ? STOP_DEPTH : STOP_COMPLETE;
+	return w.stop;
+}
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Kernel, native and Python stack of the current task, in one event. */
+#ifndef PATHPROF_STACK_H
+#define PATHPROF_STACK_H
+
+#include "output.h"
+#include "python.h"
+
+/* Two rooms per CPU: an interrupt may sample while a switch is written. */
+#define ROOM_SWITCH 0
+#define ROOM_SAMPLE 1
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct stack_event);
+} rooms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct py_scratch);
+} scratches SEC(".maps");
+
+/* addresses takes one part of the stack with the kernel's own walk. */
+inlined u32 addresses(void *ctx, void *out, u32 size, u64 flags, u8 *stop)
+{
+	long got = bpf_get_stack(ctx, out, size, flags);
+
+	*stop = got < 0 ? STOP_FAULT : (u32)got >= size ? STOP_DEPTH : STOP_COMPLETE;
+	return got < 0 ? 0 : (u32)got / 8;
+}
+
+/* python_part finds the current thread's frames. */
+inlined u32 python_part(struct py_process *p, struct task_struct *task, u32 room, u64 now,
+			      struct py_frame *out, u8 *stop)
+{
+	u32 count = 0;
+	u32 tid = bpf_get_current_pid_tgid();
+	struct py_thread *t = bpf_map_lookup_elem(&threads, &tid);
+	struct py_scratch *s = bpf_map_lookup_elem(&scratches, &room);
+	u64 state;
+
+	if (!t) {
+		struct py_thread fresh = {};
+
+		fresh.tgid = bpf_get_current_pid_tgid() >> 32;
+		bpf_map_update_elem(&threads, &tid, &fresh, BPF_ANY);
+		t = bpf_map_lookup_elem(&threads, &tid);
+	}
+	if (!t || !s) {
+		*stop = STOP_NO_THREAD;
+		return 0;
+	}
+	state = thread_state(p, t, task, now);
+	if (!state) {
+		*stop = STOP_NO_THREAD;
+		return 0;
+	}
+	*stop = walk_python(p, s, state, out, &count);
+	return count;
+}
+
+/*
+ * take_stack fills e's stack and returns the bytes to send. p is the process'
+ * entry, NULL if there is none.
+ */
+inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u32 room)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 kernel, native = 0, python = 0;
+	u64 size;
+
+	e->head.native_stop = STOP_NONE;
+	e->head.python_stop = STOP_NO_INTERP;
+	kernel = addresses(ctx, e->words, MAX_KERNEL * 8, 0, &e->head.kernel_stop);
+	if (kernel > MAX_KERNEL)
+		kernel = MAX_KERNEL;
+	if (!(task->flags & PF_KTHREAD)) {
+		native = addresses(ctx, e->words + kernel, MAX_NATIVE * 8, BPF_F_USER_STACK,
+				   &e->head.native_stop);
+		if (native > MAX_NATIVE)
+			native = MAX_NATIVE;
+	}
+	if (p && (p->flags & PROCESS_PYTHON)) {
+		u32 at = kernel + native;
+
+		if (at > MAX_KERNEL + MAX_NATIVE)
+			at = MAX_KERNEL + MAX_NATIVE;
+		python = python_part(p, task, room, e->event.time, (struct py_frame *)(e->words + at),
+				     &e->head.python_stop);
+		if (python > MAX_PYTHON)
+			python = MAX_PYTHON;
+	}
+	e->head.kernel = kernel;
+	e->head.native = native;
+	e->head.python = python;
+	size = sizeof(e->event) + sizeof(e->head) + 8 * (u64)(kernel + native) +
+	       sizeof(struct py_frame) * (u64)python;
+	return size > sizeof(*e) ? sizeof(*e) : size;
+}
+
+/*
+ * may_take_stack lets a thread leave stacks_per_second blocked stacks a second,
+ * with a burst of as many: a thread that blocks tens of thousands of times a
+ * second would pay more for its stacks than for its work.
+ */
+inlined int may_take_stack(u32 tid, u64 now)
+{
+	struct py_thread *t = bpf_map_lookup_elem(&threads, &tid);
+	u64 passed;
+
+	if (!t)
+		return 1;
+	passed = (now - t->bucket_time) * stacks_per_second / 1000000000ULL;
+	if (passed > 0) {
+		t->bucket = passed > t->bucket ? 0 : t->bucket - (u32)passed;
+		t->bucket_time = now;
+	}
+	if (t->bucket >= stacks_per_second)
+		return 0;
+	t->bucket++;
+	return 1;
+}
+
+#endif

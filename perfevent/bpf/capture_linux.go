@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/perf"
+	"golang.org/x/sys/unix"
+
+	"pathprof/pyframes"
+)
+
+// Config of a capture. The zero value captures the whole system.
+type Config struct {
+	// OnlyTargets keeps only events and samples of processes made known with
+	// SetProcess, and of their wakers.
+	OnlyTargets bool
+	// BufferBytes of each CPU's ring; 0 is 8 MiB.
+	BufferBytes int
+	// StacksPerSecond that one thread's waits leave at most; 0 is 1000.
+	StacksPerSecond int
+}
+
+// Process is what the programs need to know of a process.
+type Process struct {
+	// Target: its threads have paths. Children: its children are targets, too.
+	Target, Children bool
+	// Python is nil if the process has no usable interpreter.
+	Python *Python
+}
+
+// Python tells how to walk the Python frames of one process.
+type Python struct {
+	RuntimeAddr uint64 // absolute address of _PyRuntime
+	Offsets     pyframes.Offsets
+}
+
+// Capture owns the loaded programs and their rings. Its methods may be called
+// from one goroutine at a time; Close ends everything.
+type Capture struct {
+	objects pathprofObjects
+	links   []link.Link
+	reader  *perf.Reader
+	raw     perf.Record
+	bad     uint64
+}
+
+// Open loads the programs and attaches those on tracepoints: events flow from
+// here on. The kernel's reason is in the error if it refuses.
+func Open(cfg Config) (*Capture, error) {
+	spec, err := loadPathprof()
+	if err != nil {
+		return nil, fmt.Errorf("read BPF object: %w", err)
+	}
+	if err := configure(spec, cfg); err != nil {
+		return nil, err
+	}
+	c := &Capture{}
+	if err := spec.LoadAndAssign(&c.objects, nil); err != nil {
+		return nil, loadError(err)
+	}
+	size := cfg.BufferBytes
+	if size == 0 {
+		size = 8 << 20
+	}
+	// The recorder polls: a ring that wakes its reader would add wake-ups to
+	// the trace, so the watermark is never reached before a poll in practice.
+	c.reader, err = perf.NewReaderWithOptions(c.objects.Events, size, perf.ReaderOptions{Watermark: size / 2})
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("open rings of %d bytes per CPU: %w", size, err)
+	}
+	if err := c.attach(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// configure sets the constants the verifier sees.
+func configure(spec *ebpf.CollectionSpec, cfg Config) error {
+	if cfg.OnlyTargets {
+		if err := spec.Variables[pathprofVarOnlyTargets].Set(uint8(1)); err != nil {
+			return fmt.Errorf("set scope: %w", err)
+		}
+	}
+	if cfg.StacksPerSecond > 0 {
+		if err := spec.Variables[pathprofVarStacksPerSecond].Set(uint32(cfg.StacksPerSecond)); err != nil {
+			return fmt.Errorf("set stack rate: %w", err)
+		}
+	}
+	four, err := switchHasState()
+	if err != nil {
+		return err
+	}
+	if !four {
+		if err := spec.Variables[pathprofVarHasPrevState].Set(uint8(0)); err != nil {
+			return fmt.Errorf("set switch arguments: %w", err)
+		}
+	}
+	return nil
+}
+
+// switchHasState tells whether sched_switch passes prev_state, as it does since
+// 5.18 (fa2c3254d7cf).
+func switchHasState() (bool, error) {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false, fmt.Errorf("kernel types (CONFIG_DEBUG_INFO_BTF): %w", err)
+	}
+	var def *btf.Typedef
+	if err := spec.TypeByName("btf_trace_sched_switch", &def); err != nil {
+		return false, fmt.Errorf("type of sched_switch: %w", err)
+	}
+	ptr, ok := def.Type.(*btf.Pointer)
+	if !ok {
+		return false, errors.New("type of sched_switch is no pointer")
+	}
+	proto, ok := ptr.Target.(*btf.FuncProto)
+	if !ok {
+		return false, errors.New("type of sched_switch is no function")
+	}
+	return len(proto.Params) == 5, nil // with the hidden data argument
+}
+
+func loadError(err error) error {
+	var verifier *ebpf.VerifierError
+	switch {
+	case errors.As(err, &verifier):
+		return fmt.Errorf("the kernel's verifier refuses a BPF program (please report it): %w", err)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("loading BPF programs needs root, or CAP_BPF and CAP_PERFMON: %w", err)
+	}
+	return fmt.Errorf("load BPF programs: %w", err)
+}
+
+// attach connects all programs but the sampler to their tracepoints, first
+// those that keep state, so that events find it.
+func (c *Capture) attach() error {
+	o := &c.objects.pathprofPrograms
+	for _, p := range []*ebpf.Program{
+		o.IrqEnter, o.IrqLeave, o.SoftirqEnter, o.SoftirqLeave,
+		o.HrtimerEnter, o.HrtimerLeave, o.TimerEnter, o.TimerLeave,
+		o.OnFork, o.OnExec, o.OnExit, o.OnRename, o.OnWaking, o.OnSwitch,
+	} {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return fmt.Errorf("attach %v: %w", p, err)
+		}
+		c.links = append(c.links, l)
+	}
+	return nil
+}
+
+// AttachCounter lets the overflows of a perf event take samples. The event must
+// be a per-CPU one with a sampling period.
+func (c *Capture) AttachCounter(fd int) error {
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, c.objects.Sample.FD()); err != nil {
+		return fmt.Errorf("attach the sampler to a counter: %w", err)
+	}
+	return nil
+}
+
+// SetProcess makes a process known, or changes what is known of it.
+func (c *Capture) SetProcess(pid int32, p Process) error {
+	value := pathprofPyProcess{}
+	if p.Target {
+		value.Flags |= pathprofProcessFlagsPROCESS_TARGET
+	}
+	if p.Children {
+		value.Flags |= pathprofProcessFlagsPROCESS_CHILDREN
+	}
+	if p.Python != nil {
+		setPython(&value, p.Python)
+	}
+	if err := c.objects.Processes.Put(uint32(pid), value); err != nil {
+		return fmt.Errorf("make process %d known: %w", pid, err)
+	}
+	return nil
+}
+
+// setPython copies offsets and derives how many bytes one read must fetch.
+func setPython(v *pathprofPyProcess, p *Python) {
+	o := &p.Offsets
+	v.Flags |= pathprofProcessFlagsPROCESS_PYTHON
+	v.InterpretersHead = p.RuntimeAddr + uint64(o.RuntimeInterpretersHead)
+	v.Style = uint32(o.Style)
+	v.InterpNext, v.InterpThreadsHead = o.InterpNext, o.InterpThreadsHead
+	v.ThreadNext, v.ThreadFrame, v.CframeCurrent = o.ThreadNext, o.ThreadFrame, o.CFrameCurrent
+	v.ThreadId, v.ThreadNativeId = o.ThreadID, o.ThreadNativeID
+	v.FrameCode, v.FrameBack, v.FrameInstr = o.FrameCode, o.FrameBack, o.FrameInstr
+	v.FrameOwner, v.FrameEntry, v.OwnerCstack = o.FrameOwner, o.FrameEntry, o.OwnerCStack
+	v.CodeFirstLine, v.CodeLineTable, v.CodeBytes = o.CodeFirstLine, o.CodeLineTable, o.CodeBytes
+	v.FrameSize = max(o.FrameCode+8, o.FrameBack+8, o.FrameInstr+8)
+	for _, off := range []uint32{o.FrameOwner, o.FrameEntry} {
+		if off != pyframes.NoField {
+			v.FrameSize = max(v.FrameSize, off+1)
+		}
+	}
+	v.CodeSize = max(o.CodeFirstLine+4, o.CodeLineTable+8)
+}
+
+// RemoveProcess forgets a process; it is no error if it was not known.
+func (c *Capture) RemoveProcess(pid int32) error {
+	err := c.objects.Processes.Delete(uint32(pid))
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("forget process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// Poll hands every record that is in the rings now to handle, one CPU after the
+// other, and returns. The record is reused.
+func (c *Capture) Poll(rec *Record, handle func(*Record) error) error {
+	if err := c.reader.Flush(); err != nil {
+		return fmt.Errorf("flush rings: %w", err)
+	}
+	for {
+		err := c.reader.ReadInto(&c.raw)
+		switch {
+		case errors.Is(err, perf.ErrFlushed):
+			return nil
+		case errors.Is(err, os.ErrClosed):
+			return err
+		case err != nil:
+			return fmt.Errorf("read ring: %w", err)
+		}
+		if c.raw.LostSamples > 0 {
+			continue // counted by the programs, by kind: see Losses
+		}
+		if err := decode(c.raw.RawSample, c.raw.CPU, rec); err != nil {
+			c.bad++
+			continue
+		}
+		if err := handle(rec); err != nil {
+			return err
+		}
+	}
+}
+
+// Loss counts what one CPU's programs could not deliver, or left out on purpose.
+type Loss struct {
+	Events, Samples uint64 // found no room in the ring
+	Idle            uint64 // overflows on the idle task
+	Thinned         uint64 // blocked stacks left out
+	Overflows       uint64 // overflows on a task of the scope
+}
+
+// Losses returns the counts of each possible CPU since Open.
+func (c *Capture) Losses() ([]Loss, error) {
+	var perCPU []pathprofLoss
+	if err := c.objects.Losses.Lookup(uint32(0), &perCPU); err != nil {
+		return nil, fmt.Errorf("read loss counters: %w", err)
+	}
+	out := make([]Loss, len(perCPU))
+	for i, l := range perCPU {
+		for kind, n := range l.Lost {
+			if kind == int(pathprofEventKindEVENT_SAMPLE) {
+				out[i].Samples += n
+			} else {
+				out[i].Events += n
+			}
+		}
+		out[i].Idle, out[i].Thinned, out[i].Overflows = l.Idle, l.Thinned, l.Samples
+	}
+	return out, nil
+}
+
+// Undecodable returns how many records did not have the expected form.
+func (c *Capture) Undecodable() uint64 { return c.bad }
+
+// Close detaches and unloads everything.
+func (c *Capture) Close() error {
+	var errs []error
+	for _, l := range c.links {
+		errs = append(errs, l.Close())
+	}
+	c.links = nil
+	if c.reader != nil {
+		errs = append(errs, c.reader.Close())
+	}
+	errs = append(errs, c.objects.Close())
+	return errors.Join(errs...)
+}
