@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ten functions with known shares of the CPU time: 50 20 15 5 5 1 1 1 1 1 %.
+
+usage: profile10.py SECONDS [--on-line]
+
+The work is the same loop in each of f0 … f9. A sampler that fires at a fixed
+period could lock to rounds of constant length, so the unit of work and the order
+of the functions vary from round to round, with a fixed seed. Shares of loops are
+only nominal: caches and small integers favour some. So each function's CPU time
+is measured (time.thread_time_ns around each call) and reported as the truth.
+What lies between the readings is round_of(), pick() and the clock; it is
+reported too ("other_ns").
+
+Prints "ready", runs (with --on-line: when a line comes on standard input), and
+prints one line of JSON.
+"""
+
+import json
+import random
+import sys
+import threading
+import time
+
+SHARES = [50, 20, 15, 5, 5, 1, 1, 1, 1, 1]
+
+
+# The ten are written out: each must be a function of its own, and the loop must
+# run in the function itself so that the samples fall on it.
+def f0(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) % 1000003
+    return x
+
+
+def f1(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) % 1000003
+    return x
+
+
+def f2(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) % 1000003
+    return x
+
+
+def f3(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) % 1000003
+    return x
+
+
+def f4(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) % 1000003
+    return x
+
+
+def f5(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) % 1000003
+    return x
+
+
+def f6(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) % 1000003
+    return x
+
+
+def f7(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) % 1000003
+    return x
+
+
+def f8(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) % 1000003
+    return x
+
+
+def f9(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) % 1000003
+    return x
+
+
+FUNCTIONS = [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9]
+
+
+def pick(rng):
+    """The order and the unit of one round."""
+    order = list(range(len(FUNCTIONS)))
+    rng.shuffle(order)
+    # Some 10 to 30 us for 1 %: long against the clock's own 0.2 us, and a round
+    # is 1 to 3 ms.
+    return order, rng.randrange(200, 500)
+
+
+def round_of(order, unit, spent):
+    clock = time.thread_time_ns
+    for i in order:
+        f = FUNCTIONS[i]
+        begin = clock()
+        f(SHARES[i] * unit)
+        spent[i] += clock() - begin
+
+
+def main():
+    seconds = float(sys.argv[1])
+    rng = random.Random(20240229)
+    spent = [0] * len(FUNCTIONS)
+    print("ready", flush=True)
+    if "--on-line" in sys.argv:
+        sys.stdin.readline()
+    begin, begin_cpu = time.monotonic_ns(), time.thread_time_ns()
+    end = begin + int(seconds * 1e9)
+    rounds = 0
+    while time.monotonic_ns() < end:
+        order, unit = pick(rng)
+        round_of(order, unit, spent)
+        rounds += 1
+    cpu = time.thread_time_ns() - begin_cpu
+    print(json.dumps({
+        "begin_ns": begin, "end_ns": time.monotonic_ns(), "tid": threading.get_native_id(),
+        "rounds": rounds, "cpu_ns": cpu, "other_ns": cpu - sum(spent),
+        "functions": {f.__name__: ns for f, ns in zip(FUNCTIONS, spent)},
+    }), flush=True)
+
+
+if __name__ == "__main__":
+    main()
