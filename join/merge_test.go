@@ -58,7 +58,7 @@ func parseStack(t *testing.T, text string) (*recording.Stack, func(uint32) *reco
 	}
 }
 
-func names(s Stack) string {
+func frameNames(s Stack) string {
 	var b []string
 	for _, f := range s.Frames {
 		b = append(b, f.Name)
@@ -151,9 +151,9 @@ func TestMerge(t *testing.T) {
 			stop(&s.NativeStop, tt.stops.native)
 			stop(&s.PythonStop, tt.stops.python)
 			got := Merge(s, frame, tt.keep)
-			if names(got) != tt.want || got.Verdict != tt.verdict || got.Reason != tt.reason {
+			if frameNames(got) != tt.want || got.Verdict != tt.verdict || got.Reason != tt.reason {
 				t.Errorf("got  %s: %s (%s)\nwant %s: %s (%s)",
-					got.Verdict, names(got), got.Reason, tt.verdict, tt.want, tt.reason)
+					got.Verdict, frameNames(got), got.Reason, tt.verdict, tt.want, tt.reason)
 			}
 		})
 	}

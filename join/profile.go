@@ -37,6 +37,8 @@ type Stack struct {
 	Frames  []Frame
 	Verdict Verdict
 	Reason  string // in words, empty if the stack is complete
+	// missing says whether the top of a Python stack may be missing.
+	missing missing
 }
 
 // Values of one sample or wait.
@@ -104,6 +106,7 @@ type Class struct {
 	Segments  int
 	Samples   int64
 	Unsampled int64 // ns of running segments that got no sample
+	Doubt     Doubt // what the intervals of Functions were widened by
 	Functions []Function
 }
 
@@ -121,6 +124,9 @@ type ThreadPath struct {
 type Profile struct {
 	// Event, Unit ("nanoseconds" or "count"), Period, rates, loss: as recorded.
 	Event, Unit              string
+	EventNote                string   // why it is not the one asked for; empty if it is
+	Hosts                    []string // names, by TaskID.Host
+	Complete                 bool     // the recorder reached its end
 	Period                   int64
 	AskedHz, AchievedHz      float64
 	Samples                  int64

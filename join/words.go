@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"pathprof/join/execgraph"
+	"pathprof/join/sched"
+	"pathprof/perfevent/recording"
+)
+
+// stateWords are the words of states in reports, labels and JSON.
+var stateWords = [...]string{
+	execgraph.Unknown:     "unknown",
+	execgraph.Running:     "running",
+	execgraph.Preempted:   "preempted",
+	execgraph.Blocked:     "blocked",
+	execgraph.Interrupted: "interrupted",
+}
+
+// StateWord returns the word of a state in reports, profile labels and JSON.
+func StateWord(s execgraph.State) string {
+	if int(s) < len(stateWords) {
+		return stateWords[s]
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// softirqWords are the kernel's softirq vectors (include/linux/interrupt.h,
+// stable since 2.6; kernel/softirq.c, softirq_to_name).
+var softirqWords = [...]string{"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
+
+// String returns kind and detail in words; empty for no reason.
+func (r Reason) String() string {
+	if r.Kind == execgraph.CauseNone || r.Detail == "" {
+		return string(r.Kind)
+	}
+	return string(r.Kind) + " " + r.Detail
+}
+
+// String returns the class in words, as in the label "segment":
+//
+//	running app/worker
+//	blocked (timer hrtimer) app/app
+//	in wait (task app/worker): running app/worker
+func (k ClassKey) String() string {
+	s := StateWord(k.State)
+	if k.Cause.Kind != execgraph.CauseNone {
+		s += " (" + k.Cause.String() + ")"
+	}
+	s += " " + k.Thread().String()
+	if k.Wait.Kind != execgraph.CauseNone {
+		s = "in wait (" + k.Wait.String() + "): " + s
+	}
+	return s
+}
+
+// Thread returns the names of the class' task.
+func (k ClassKey) Thread() ThreadInfo {
+	return ThreadInfo{ID: k.Task, PID: k.PID, Process: k.ProcessName, Thread: k.ThreadName}
+}
+
+// names knows what tasks are called.
+type names struct {
+	info map[sched.TaskID]ThreadInfo
+	irqs map[int32]string
+}
+
+func newNames(tasks []execgraph.Task, meta *recording.Meta) *names {
+	n := &names{info: make(map[sched.TaskID]ThreadInfo, len(tasks)), irqs: meta.IRQs}
+	mains := make(map[int32][]execgraph.Task) // by process: numbers are used again
+	for _, t := range tasks {
+		if t.ID.TID == t.PID {
+			mains[t.PID] = append(mains[t.PID], t)
+		}
+	}
+	for _, list := range mains {
+		slices.SortFunc(list, func(a, b execgraph.Task) int { return cmp.Compare(a.Begin, b.Begin) })
+	}
+	for _, t := range tasks {
+		info := ThreadInfo{ID: t.ID, PID: t.PID, Thread: or(t.Name, "tid "+strconv.Itoa(int(t.ID.TID)))}
+		info.Process = processName(t, mains[t.PID], meta.Targets)
+		n.info[t.ID] = info
+	}
+	return n
+}
+
+// processName is the name of the main thread that lived when t began.
+func processName(t execgraph.Task, mains []execgraph.Task, targets []recording.Target) string {
+	name := ""
+	for i, m := range mains {
+		if i == 0 || m.Begin <= t.Begin {
+			name = m.Name
+		}
+	}
+	for _, target := range targets {
+		if name == "" && target.PID == t.PID {
+			name = target.Name
+		}
+	}
+	return or(name, "pid "+strconv.Itoa(int(t.PID)))
+}
+
+// of returns a task's names. A task the graph does not hold has process -1.
+func (n *names) of(id sched.TaskID) ThreadInfo {
+	if info, ok := n.info[id]; ok {
+		return info
+	}
+	return ThreadInfo{ID: id, PID: -1, Process: "unknown", Thread: "tid " + strconv.Itoa(int(id.TID))}
+}
+
+// label is a task as the detail of a cause.
+func (n *names) label(id sched.TaskID) string {
+	if id.TID == 0 {
+		return "idle"
+	}
+	return n.of(id).String()
+}
+
+// String returns PROCESS/THREAD. A thread that only inherited its process' name
+// goes by its number: up to Python 3.13 all threads of a program have the same.
+func (t ThreadInfo) String() string {
+	return t.Process + "/" + t.ShortName()
+}
+
+// ShortName returns the thread's name, its number if it only inherited the name
+// of its process.
+func (t ThreadInfo) ShortName() string {
+	if t.Thread == t.Process && t.PID != t.ID.TID {
+		return strconv.Itoa(int(t.ID.TID))
+	}
+	return t.Thread
+}
+
+// reason is a cause in words.
+func (n *names) reason(c execgraph.Cause) Reason {
+	r := Reason{Kind: c.Kind}
+	switch c.Kind {
+	case execgraph.CauseNone:
+	case execgraph.CauseTask:
+		r.Detail = n.label(c.Task)
+	case execgraph.CauseInterrupt:
+		r.Detail = n.interrupt(c)
+	case execgraph.CauseSoftirq:
+		r.Detail = "vector " + strconv.Itoa(int(c.Vector))
+		if c.Vector >= 0 && int(c.Vector) < len(softirqWords) {
+			r.Detail = softirqWords[c.Vector]
+		}
+	case execgraph.CauseUnknown:
+		r.Detail = or(c.Why, "unknown")
+	default: // timers, and what later work adds
+		r.Detail = or(c.Why, c.Ctx.String())
+	}
+	return r
+}
+
+// interrupt names an interrupt by number and device: irq 33 nvme0q1.
+func (n *names) interrupt(c execgraph.Cause) string {
+	if c.Ctx != sched.ContextHardirq {
+		return c.Ctx.String()
+	}
+	s := "irq " + strconv.Itoa(int(c.Vector))
+	if name := n.irqs[c.Vector]; name != "" {
+		s += " " + name
+	}
+	return s
+}
