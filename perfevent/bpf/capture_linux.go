@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/perf"
 	"golang.org/x/sys/unix"
 
+	"pathprof/join/sched"
 	"pathprof/pyframes"
 )
 
@@ -48,6 +49,7 @@ type Capture struct {
 	links   []link.Link
 	reader  *perf.Reader
 	raw     perf.Record
+	pending []uint64 // per CPU: lost since its last record
 	bad     uint64
 }
 
@@ -231,17 +233,35 @@ func (c *Capture) Poll(rec *Record, handle func(*Record) error) error {
 		case err != nil:
 			return fmt.Errorf("read ring: %w", err)
 		}
-		if c.raw.LostSamples > 0 {
-			continue // counted by the programs, by kind: see Losses
-		}
-		if err := decode(c.raw.RawSample, c.raw.CPU, rec); err != nil {
-			c.bad++
-			continue
-		}
-		if err := handle(rec); err != nil {
+		if err := c.deliver(rec, handle); err != nil {
 			return err
 		}
 	}
+}
+
+// deliver hands one raw record to handle. Where the ring was full, the next
+// record of that CPU is preceded by a KindLost with its time.
+func (c *Capture) deliver(rec *Record, handle func(*Record) error) error {
+	cpu := c.raw.CPU
+	if cpu >= len(c.pending) {
+		c.pending = append(c.pending, make([]uint64, cpu+1-len(c.pending))...)
+	}
+	if c.raw.LostSamples > 0 {
+		c.pending[cpu] += c.raw.LostSamples
+		return nil
+	}
+	if err := decode(c.raw.RawSample, cpu, rec); err != nil {
+		c.bad++
+		return nil
+	}
+	if n := c.pending[cpu]; n > 0 {
+		c.pending[cpu] = 0
+		lost := Record{Event: sched.Event{Kind: sched.KindLost, Time: rec.Event.Time, CPU: int32(cpu), Count: int64(n)}}
+		if err := handle(&lost); err != nil {
+			return err
+		}
+	}
+	return handle(rec)
 }
 
 // Loss counts what one CPU's programs could not deliver, or left out on purpose.

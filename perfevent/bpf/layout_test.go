@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpf
+
+import (
+	"testing"
+	"unsafe"
+
+	"pathprof/join/sched"
+	"pathprof/perfevent/recording"
+	"pathprof/pyframes"
+)
+
+// The decoder reads by offset what the C structs lay out.
+func TestEventLayout(t *testing.T) {
+	var e pathprofEvent
+	var h pathprofStackHead
+	var f pathprofPyFrame
+	for _, c := range []struct {
+		name      string
+		got, want uintptr
+	}{
+		{"sizeof event", unsafe.Sizeof(e), eventSize},
+		{"event.value", unsafe.Offsetof(e.Value), 8},
+		{"event.kind", unsafe.Offsetof(e.Kind), 16},
+		{"event.context", unsafe.Offsetof(e.Context), 20},
+		{"event.flags", unsafe.Offsetof(e.Flags), 24},
+		{"event.vector", unsafe.Offsetof(e.Vector), 28},
+		{"event.pid", unsafe.Offsetof(e.Pid), 32},
+		{"event.tid", unsafe.Offsetof(e.Tid), 36},
+		{"event.other_pid", unsafe.Offsetof(e.OtherPid), 40},
+		{"event.other_tid", unsafe.Offsetof(e.OtherTid), 44},
+		{"event.state", unsafe.Offsetof(e.State), 48},
+		{"sizeof stack_head", unsafe.Sizeof(h), headSize},
+		{"stack_head.native", unsafe.Offsetof(h.Native), 2},
+		{"stack_head.python", unsafe.Offsetof(h.Python), 4},
+		{"stack_head.kernel_stop", unsafe.Offsetof(h.KernelStop), 6},
+		{"stack_head.native_stop", unsafe.Offsetof(h.NativeStop), 7},
+		{"stack_head.python_stop", unsafe.Offsetof(h.PythonStop), 8},
+		{"sizeof py_frame", unsafe.Sizeof(f), pyFrameSize},
+		{"py_frame.line_table", unsafe.Offsetof(f.LineTable), 8},
+		{"py_frame.first_line", unsafe.Offsetof(f.FirstLine), 16},
+		{"py_frame.lasti", unsafe.Offsetof(f.Lasti), 20},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: C has %d, Go %d", c.name, c.got, c.want)
+		}
+	}
+}
+
+// The words of both sides mean the same.
+func TestEnums(t *testing.T) {
+	for c, want := range map[pathprofContext]sched.Context{
+		pathprofContextCONTEXT_UNKNOWN: sched.ContextUnknown,
+		pathprofContextCONTEXT_TASK:    sched.ContextTask,
+		pathprofContextCONTEXT_HARDIRQ: sched.ContextHardirq,
+		pathprofContextCONTEXT_SOFTIRQ: sched.ContextSoftirq,
+		pathprofContextCONTEXT_HRTIMER: sched.ContextHrtimer,
+		pathprofContextCONTEXT_TIMER:   sched.ContextTimer,
+		pathprofContextCONTEXT_IPI:     sched.ContextIPI,
+		pathprofContextCONTEXT_NMI:     sched.ContextNMI,
+		pathprofContextCONTEXT_IDLE:    sched.ContextIdle,
+	} {
+		if sched.Context(c) != want {
+			t.Errorf("context: C has %d, Go %d", c, want)
+		}
+	}
+	for c, want := range map[pathprofStop]recording.StopReason{
+		pathprofStopSTOP_NONE:         recording.StopNone,
+		pathprofStopSTOP_COMPLETE:     recording.StopComplete,
+		pathprofStopSTOP_DEPTH:        recording.StopDepth,
+		pathprofStopSTOP_FAULT:        recording.StopFault,
+		pathprofStopSTOP_BAD_FRAME:    recording.StopBadFrame,
+		pathprofStopSTOP_NO_INTERP:    recording.StopNoInterp,
+		pathprofStopSTOP_NO_THREAD:    recording.StopNoThread,
+		pathprofStopSTOP_NO_FRAME_PTR: recording.StopNoFramePtr,
+		pathprofStopSTOP_THINNED:      recording.StopThinned,
+		pathprofStopSTOP_UNSUPPORTED:  recording.StopUnsupported,
+	} {
+		if recording.StopReason(c) != want {
+			t.Errorf("stop reason: C has %d, Go %d", c, want)
+		}
+	}
+	for want, style := range map[uint32]pyframes.Style{
+		1: pyframes.StyleLastiByte, 2: pyframes.StyleLastiUnit,
+		3: pyframes.StylePrevInstr, 4: pyframes.StyleInstrPtr,
+	} {
+		if uint32(style) != want {
+			t.Errorf("style %d: c/python.h has %d", style, want)
+		}
+	}
+}
