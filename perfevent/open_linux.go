@@ -98,8 +98,8 @@ func explainOpen(e EventSpec, err error) error {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		missing.Feature = "perf events of all tasks"
 		missing.Hint = "run as root or with CAP_PERFMON"
-		if level, err := readSysctl("kernel.perf_event_paranoid"); err == nil && level > -1 {
-			missing.Hint += fmt.Sprintf(", or: sysctl kernel.perf_event_paranoid=-1 (it is %d)", level)
+		if level, err := readSysctl("kernel.perf_event_paranoid"); err == nil && level > 0 {
+			missing.Hint += fmt.Sprintf(", or: sysctl kernel.perf_event_paranoid=0 (it is %d)", level)
 		}
 	case errors.Is(err, unix.ENOSYS):
 		missing.Feature = "perf_event_open"
@@ -122,24 +122,33 @@ func explainOpen(e EventSpec, err error) error {
 // noCycles says in few words why hardware cycles cannot be counted; nil if they
 // can.
 func noCycles() error {
-	cpus, err := onlineCPUs()
-	if err != nil {
-		return err
-	}
-	ev, err := openOn(cpus[0], &perf.Attr{
-		Type:    perf.EventType(Cycles.typ),
-		Config:  Cycles.config,
-		Options: perf.Options{Disabled: true},
-	})
+	err := tryOpen(Cycles)
 	switch {
 	case err == nil:
-		return ev.Close()
+		return nil
 	case isMissing(err):
 		return errors.New("the processor or its virtual machine shows none")
 	case errors.Is(err, unix.EBUSY):
 		return errors.New("all in use")
 	}
 	return err
+}
+
+// tryOpen opens an event on a CPU and closes it.
+func tryOpen(e EventSpec) error {
+	cpus, err := onlineCPUs()
+	if err != nil {
+		return err
+	}
+	ev, err := openOn(cpus[0], &perf.Attr{
+		Type:    perf.EventType(e.typ),
+		Config:  e.config,
+		Options: perf.Options{Disabled: true},
+	})
+	if err != nil {
+		return err
+	}
+	return ev.Close()
 }
 
 // explainMmap turns an error of mapping a ring into one that helps.
