@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package execgraph builds the execution graph of a recording and walks active
+// paths over it.
+//
+// The graph has a horizontal line per task, tiled by intervals in which the task
+// was in one [State], and a lane per CPU, tiled by who had it. A Blocked interval
+// that a task ended is the graph's vertical edge: it leads to that task at the
+// interval's end.
+//
+// # Rules of the builder
+//
+// A switch says everything about two tasks: the one that leaves was running and is
+// now blocked, preempted or dead; the other one runs. Between two switches only a
+// wake-up matters, and only to a blocked task.
+//
+//   - State I (0x80) is a sleep: idle kernel workers use it. R and R+ are not: the
+//     task would go on if it had a CPU.
+//   - sched_waking runs in the waker's context and can precede the sleeper's
+//     switch-out by some microseconds: try_to_wake_up (kernel/sched/core.c) tests the
+//     state that the sleeper set before it called schedule. The last wake-up of a
+//     running task is therefore kept: if the task then leaves to sleep and comes back
+//     without another wake-up, it was runnable all along. A wake-up of a preempted task
+//     changes nothing.
+//   - A forked task is runnable from its fork to its first switch-in.
+//   - A task ends at its switch-out in state X or Z. It can block after the exit event:
+//     do_exit (kernel/exit.c) still gives its memory and files back.
+//   - A task that comes back from a wait without a wake-up waited for an unknown
+//     reason: [WhyLost] if events of any CPU were lost meanwhile, else [WhyNoWakeup].
+//
+// # Rules of initial states
+//
+// Nothing is known of a task before its first event, so it begins as Unknown, with
+// these exceptions:
+//
+//   - Dumped asleep (S, D, T, I …), with no earlier event: Blocked since the recording
+//     began. Dumped as R: nothing follows, it may have had a CPU or not.
+//   - Its first event is a switch-out, from a CPU that had not switched before: it ran
+//     there since the recording began, or since the CPU last lost events. This beats a
+//     dump that says S: a task sets its state before it leaves the CPU.
+//   - Its first events are a wake-up and a switch-in: runnable from that wake-up on. Had
+//     the task been running then, its switch-out would have come first.
+//
+// # Rules of loss
+//
+// Lost events of a CPU lie between two events that were kept. The task that ran there
+// is Unknown from the last event of that CPU on until a switch names it; so is the
+// lane until the loss is over. Afterwards the first switch tells who was running since.
+// Contradictions without a loss mark are treated alike, with [WhyNoSwitch].
+// Blocked and preempted tasks keep their state over a loss, as they are not known to
+// be touched by it; a path over such a stretch carries a warning.
+//
+// # Parallel construction
+//
+// [Build] builds units, each from a slab of the recording and from unknown state,
+// and merges them in order. Of what happens to a task before its state is known
+// within a unit only a few events can matter: the first wake-up (if the task comes in
+// blocked or unknown), the last (if it comes in running), the first dump and the first
+// switch. A switch-out to sleep needs one event more: whether an earlier wake-up ends
+// that sleep depends on what came in. The merge replays these onto the state the
+// earlier units left, with the code that also builds sequentially, so any cut
+// into slabs gives the same graph.
+//
+// # Cycles
+//
+// A path goes from a wait to the task that ended it, which was running at that moment.
+// What it meets there ended no later. A wait that ends later than the wake-up it shall
+// explain, or is met again at the same nanosecond, is a contradiction in the recording: the
+// path stops there with [WhyNoSwitch], so it always ends.
+package execgraph
