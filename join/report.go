@@ -112,7 +112,7 @@ func pathReport(t *ThreadPath, opt ReportOptions) PathReport {
 			functions = []Function{}
 		}
 		out.Classes = append(out.Classes, ClassReport{
-			Wait: optional(k.Wait), State: StateWord(k.State), Cause: optional(k.Cause),
+			Wait: optional(k.Wait), State: k.State.String(), Cause: optional(k.Cause),
 			PID: k.PID, Process: k.ProcessName, TID: k.TID, Thread: k.ThreadName,
 			Ns: c.Ns, Share: c.Share, Segments: c.Segments, Samples: c.Samples, Functions: functions,
 		})
@@ -133,7 +133,7 @@ func segmentReports(t *ThreadPath) []SegmentReport {
 		k := t.Classes[t.ClassOf[i]].Key
 		out[i] = SegmentReport{
 			BeginNs: seg.Begin, EndNs: seg.End,
-			Wait: optional(k.Wait), State: StateWord(k.State), Cause: optional(k.Cause),
+			Wait: optional(k.Wait), State: k.State.String(), Cause: optional(k.Cause),
 			PID: k.PID, TID: k.TID, Thread: k.ThreadName, Depth: seg.Depth, Samples: samples[i],
 		}
 	}

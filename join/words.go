@@ -4,7 +4,6 @@ package join
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -12,23 +11,6 @@ import (
 	"pathprof/join/sched"
 	"pathprof/perfevent/recording"
 )
-
-// stateWords are the words of states in reports, labels and JSON.
-var stateWords = [...]string{
-	execgraph.Unknown:     "unknown",
-	execgraph.Running:     "running",
-	execgraph.Preempted:   "preempted",
-	execgraph.Blocked:     "blocked",
-	execgraph.Interrupted: "interrupted",
-}
-
-// StateWord returns the word of a state in reports, profile labels and JSON.
-func StateWord(s execgraph.State) string {
-	if int(s) < len(stateWords) {
-		return stateWords[s]
-	}
-	return fmt.Sprintf("state %d", uint8(s))
-}
 
 // softirqWords are the kernel's softirq vectors (include/linux/interrupt.h,
 // stable since 2.6; kernel/softirq.c, softirq_to_name).
@@ -48,7 +30,7 @@ func (r Reason) String() string {
 //	blocked (timer hrtimer) app/app
 //	in wait (task app/worker): running app/worker
 func (k ClassKey) String() string {
-	s := StateWord(k.State)
+	s := k.State.String()
 	if k.Cause.Kind != execgraph.CauseNone {
 		s += " (" + k.Cause.String() + ")"
 	}
