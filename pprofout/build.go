@@ -200,11 +200,13 @@ func (b *builder) function(f *join.Frame) *profile.Function {
 		return fn
 	}
 	fn := &profile.Function{
-		ID:         uint64(len(b.out.Function) + 1),
-		Name:       f.Name,
-		SystemName: f.Name,
-		Filename:   f.File,
-		StartLine:  int64(f.FirstLine),
+		ID:        uint64(len(b.out.Function) + 1),
+		Name:      f.Name,
+		Filename:  f.File,
+		StartLine: int64(f.FirstLine),
+	}
+	if f.Kind == join.KindNative || f.Kind == join.KindKernel {
+		fn.SystemName = f.Name
 	}
 	b.functions[key] = fn
 	b.out.Function = append(b.out.Function, fn)

@@ -17,6 +17,9 @@
 //   - pprof tries to symbolize locations of mappings that do not claim to have
 //     functions, and then looks for binaries on this machine, which need not be
 //     the recorded one. All mappings claim them.
+//   - pprof takes a function whose name equals its system name for one that is
+//     still to be demangled, and <module>, <lambda> and f.<locals>.g for C++ with
+//     template parameters, which it cuts out. Python functions have no system name.
 //   - Profiles are merged and compared by a mapping's size, offset and build id,
 //     so a mapping has the same limits in every profile: those of the file's own
 //     address space, not of where it happened to be mapped.
