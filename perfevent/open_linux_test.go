@@ -49,7 +49,7 @@ func counts(t *testing.T, c *perfevent.Counters) perfevent.Counts {
 }
 
 func TestCounters(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents)
+	perftest.Require(t, perftest.PerfEvents)
 	c := open(t, perfevent.Config{Event: perfevent.CPUClock})
 	if got := counts(t, c).Value(); got != 0 {
 		t.Errorf("before Enable: got %d ns, want 0", got)
@@ -83,7 +83,7 @@ func TestCounters(t *testing.T) {
 }
 
 func TestInfo(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents)
+	perftest.Require(t, perftest.PerfEvents)
 	c := open(t, perfevent.Config{})
 	info := c.Info()
 	if !info.AskedEvent.IsAuto() || info.Event.IsAuto() {
@@ -105,7 +105,7 @@ func TestInfo(t *testing.T) {
 }
 
 func TestCountersClosed(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents)
+	perftest.Require(t, perftest.PerfEvents)
 	c := open(t, perfevent.Config{Event: perfevent.CPUClock})
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestCountersClosed(t *testing.T) {
 
 // Every software event can be opened, sampled by a program, and counts.
 func TestSoftwareEvents(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents, perftest.BPF)
+	perftest.Require(t, perftest.PerfEvents, perftest.BPF)
 	prog := loadProgram(t, 0)
 	for _, name := range perfevent.EventNames() {
 		e, err := perfevent.ParseEvent(name)
@@ -166,7 +166,7 @@ func touchMemory(t *testing.T) {
 // The rate of overflows is the asked one: without a program, each leaves a
 // record, so records and counted time are two sources for the same number.
 func TestAchievedRate(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents)
+	perftest.Require(t, perftest.PerfEvents)
 	period, err := perfevent.ParsePeriod("2ms", perfevent.CPUClock)
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func waitThrottled(t *testing.T, c *perfevent.Counters) perfevent.Throttles {
 }
 
 func TestFrequencyAboveLimit(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents)
+	perftest.Require(t, perftest.PerfEvents)
 	faults, err := perfevent.ParseEvent("page-faults")
 	if err != nil {
 		t.Fatal(err)

@@ -88,7 +88,11 @@ func OpenSideBand(cfg SideBandConfig) (*SideBand, error) {
 	}
 	s := &SideBand{wakeFD: wakeFD}
 	for _, cpu := range cpus {
-		if err := s.open(cpu, ringPages(size)); err != nil {
+		err := s.open(cpu, ringPages(size))
+		if errors.Is(err, unix.ENODEV) && len(cpus) > 1 {
+			continue // went offline since the list was read: nothing runs there
+		}
+		if err != nil {
 			s.Close()
 			return nil, err
 		}

@@ -60,7 +60,7 @@ func collect(t *testing.T, s *perfevent.SideBand, pid int32) []perfevent.Record 
 }
 
 func TestSideBand(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents, perftest.Tool("true"))
+	perftest.Require(t, perftest.PerfEvents, perftest.Tool("true"))
 	path, err := exec.LookPath("true")
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestSideBand(t *testing.T) {
 
 // Threads of Python are seen as threads, and its libraries as mappings.
 func TestSideBandPython(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents)
+	perftest.Require(t, perftest.PerfEvents)
 	var python string
 	for _, python = range perftest.Pythons(t) {
 		break
@@ -140,7 +140,7 @@ print("ready")
 
 // A burst of processes on all CPUs is complete, whoever reads late.
 func TestSideBandBurst(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents, perftest.Tool("true"))
+	perftest.Require(t, perftest.PerfEvents, perftest.Tool("true"))
 	s := openSideBand(t, perfevent.SideBandConfig{})
 	const processes = 200
 	pids := make(map[int32]bool)
@@ -174,7 +174,7 @@ func TestSideBandBurst(t *testing.T) {
 
 // What a small ring cannot hold is counted.
 func TestSideBandLost(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents, perftest.Tool("true"))
+	perftest.Require(t, perftest.PerfEvents, perftest.Tool("true"))
 	s := openSideBand(t, perfevent.SideBandConfig{RingBytes: os.Getpagesize()})
 	var rec perfevent.Record
 	read := uint64(0)
@@ -200,7 +200,7 @@ func TestSideBandLost(t *testing.T) {
 }
 
 func TestSideBandClose(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents)
+	perftest.Require(t, perftest.PerfEvents)
 	for i := range 20 {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			s := openSideBand(t, perfevent.SideBandConfig{})
@@ -233,7 +233,7 @@ func TestSideBandClose(t *testing.T) {
 }
 
 func TestSideBandContext(t *testing.T) {
-	perftest.Require(t, perftest.Root, perftest.PerfEvents)
+	perftest.Require(t, perftest.PerfEvents)
 	s := openSideBand(t, perfevent.SideBandConfig{})
 	until := func(ctx context.Context) error {
 		for {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,22 +17,26 @@ import (
 // Main is the body of a TestMain: it runs the tests and makes the run fail if
 // they leave more file descriptors or goroutines behind than they found.
 func Main(m *testing.M) {
-	os.Exit(checkLeaks(m.Run))
+	os.Exit(checkLeaks(m.Run, 3*time.Second))
 }
 
-func checkLeaks(run func() int) int {
+// checkLeaks runs the tests and waits so long for what is ending.
+func checkLeaks(run func() int, wait time.Duration) int {
 	// The runtime opens its poller with the first pipe and keeps it.
 	if r, w, err := os.Pipe(); err == nil {
 		r.Close()
 		w.Close()
 	}
+	// So does package os/signal with its goroutine.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt)
+	signal.Stop(signals)
 	before, goroutines := openFiles(), runtime.NumGoroutine()
 	status := run()
 	if status != 0 {
 		return status // a failed test may leave anything behind
 	}
-	// What has been told to end may still be on its way.
-	deadline := time.Now().Add(3 * time.Second)
+	deadline := time.Now().Add(wait)
 	for {
 		leaked := leakedFiles(before, openFiles())
 		extra := runtime.NumGoroutine() - goroutines

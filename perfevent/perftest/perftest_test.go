@@ -163,6 +163,30 @@ func TestLeakedFiles(t *testing.T) {
 	}
 }
 
+func TestCheckLeaks(t *testing.T) {
+	var leaked *os.File
+	stop := make(chan struct{})
+	tests := []struct {
+		name string
+		run  func() int
+		want int
+	}{
+		{"clean", func() int { return 0 }, 0},
+		{"failed", func() int { return 2 }, 2},
+		{"file", func() int { leaked, _ = os.Open(os.DevNull); return 0 }, 1},
+		{"goroutine", func() int { go func() { <-stop }(); return 0 }, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := checkLeaks(tt.run, 50*time.Millisecond); got != tt.want {
+				t.Errorf("got status %d, want %d", got, tt.want)
+			}
+		})
+	}
+	close(stop)
+	leaked.Close()
+}
+
 func anyPython(t *testing.T) string {
 	t.Helper()
 	for _, path := range Pythons(t) {
