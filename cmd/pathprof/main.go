@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
+
+	"pathprof/perfevent"
 )
 
 func main() {
@@ -36,13 +39,20 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) int {
 // machine, which tests replace.
 type env struct {
 	stdout, stderr io.Writer
-	// recordPID records a running process into the folder out until d has
-	// passed, ctx ends or the process does; demo uses it.
-	recordPID func(ctx context.Context, pid int, d time.Duration, out string) error
+	getenv         func(string) string
+	lookPath       func(string) (string, error)
+	self           string // how this program is called from a shell
+	probe          func() []perfevent.Feature
+	checkRecord    func() error
+	// record captures; record and demo use it.
+	record func(context.Context, recordOptions) (summary, error)
 }
 
 func newEnv(stdout, stderr io.Writer) *env {
-	return &env{stdout: stdout, stderr: stderr}
+	return &env{
+		stdout: stdout, stderr: stderr, getenv: os.Getenv, lookPath: exec.LookPath, self: callName(),
+		probe: perfevent.Probe, checkRecord: perfevent.CheckRecord, record: record,
+	}
 }
 
 func (e *env) run(ctx context.Context, args []string) int {
@@ -89,7 +99,27 @@ func newRootCommand(e *env) *cobra.Command {
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usagef(cmd, "%w", err) })
+	root.SetHelpCommand(newHelpCommand())
+	root.AddCommand(newRecordCommand(e), newReportCommand(e), newPprofCommand(e),
+		newDumpCommand(e), newCheckCommand(e), newDemoCommand(e))
 	return root
+}
+
+// newHelpCommand is cobra's, but for the exit status where there is no such
+// command.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explain a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef(cmd.Root(), "unknown command %q", args[0])
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
 }
 
 // usageError is a mistake in the command line: exit status 2.
@@ -104,6 +134,34 @@ func (u *usageError) Unwrap() error { return u.err }
 // usagef makes a [usageError] of the command.
 func usagef(cmd *cobra.Command, format string, args ...any) error {
 	return &usageError{command: cmd.CommandPath(), err: fmt.Errorf(format, args...)}
+}
+
+// noArgs and oneRecording check the arguments of a command.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef(cmd, "unexpected argument %q", args[0])
+	}
+	return nil
+}
+
+func oneRecording(cmd *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return usagef(cmd, "no recording given: a folder NAME.pathprof that record has written")
+	case 1:
+		return nil
+	}
+	return usagef(cmd, "unexpected argument %q: one recording at a time", args[1])
+}
+
+// callName is how to call this program again: under go run its file is gone
+// afterwards.
+func callName() string {
+	path, err := os.Executable()
+	if err == nil && strings.Contains(path, "/go-build") {
+		return "go run ./cmd/pathprof"
+	}
+	return "pathprof"
 }
 
 // version is the module's version and the revision it was built from.
