@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package join lays samples and waits on the segments of active paths and says
+// how sure the result is. [Analyse] makes a [Profile] of a recording; all outputs
+// read that.
+//
+// # Time
+//
+// The values path/nanoseconds of a thread's path sum to the window's wall time
+// exactly; a path that would not is an error, never an output.
+//
+//   - A segment on a CPU: its time is divided over its samples, by what each
+//     stands for. One between two samples keeps its time under [unsampled].
+//   - A wait: its whole, exact time on the stack where the task blocked, or under
+//     [no stack: WHY]. Threads of the targets leave such a stack, others do not.
+//   - Runnable, but not on a CPU: [preempted by PROCESS/THREAD], on top of the
+//     stack of the wait before, if there was one.
+//   - Not known: [unknown: WHY].
+//
+// A sample in interrupt context belongs to the task it interrupted: it had the
+// CPU, and the time is missing from its work.
+//
+// The same moment can lie on several paths: two threads that wait for a third
+// both show what it did. Times of different paths must not be added up.
+//
+// # Stacks
+//
+// A sample has up to three parts: kernel, native and Python frames, walked apart
+// and cut apart. See [Merge] for their order, and what of it is proven. Traps:
+//
+//   - Since CPython 3.11 a call from Python to Python does not recurse in C: one
+//     frame of _PyEval_EvalFrameDefault runs all Python frames up to one that was
+//     entered from C. Up to 3.10 each Python frame has its own.
+//   - Stock builds have no frame pointers, so that a walk by them gives the program
+//     counter and then either ends or finds return addresses that never were.
+//   - A frame about to run is passed to the evaluation function before it is
+//     linked into the thread's chain (3.11 and later): for some instructions there is
+//     one evaluation frame more than entries.
+//   - A thread without a thread state is no Python thread, or one that was
+//     sampled before its state was found; [Class].Doubt counts those.
+//
+// # Margin of error
+//
+// The share of a function in a class is k of n samples with Wilson's interval,
+// widened by lost samples and by those whose function is unknown: see [Interval].
+// The formula takes samples as independent. A fixed period that runs in step with
+// the program's own breaks that; nothing in a recording tells.
+//
+// Functions of a class off the CPU are not sampled: their shares are of its time
+// and exact.
+package join
