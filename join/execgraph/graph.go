@@ -222,8 +222,9 @@ func mergeLoss(spans []LossSpan) []LossSpan {
 	return out
 }
 
-// touches tells whether events were lost within [begin, end].
+// touches tells whether events were lost within [begin, end]. A loss lies
+// behind the event at its begin, but may reach the one at its end.
 func touches(lost []LossSpan, begin, end int64) bool {
 	i := sort.Search(len(lost), func(i int) bool { return lost[i].End >= begin })
-	return i < len(lost) && lost[i].Begin <= end
+	return i < len(lost) && lost[i].Begin < end
 }
