@@ -3,6 +3,7 @@
 package unwind
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"maps"
@@ -22,9 +23,36 @@ const (
 	arm64FP, arm64RA, arm64SP = 29, 30, 31
 )
 
-// compile writes the rows of all functions. signals are the places of signal
-// returns, for those that no function covers.
-func compile(table *Table, fdes frame.FrameDescriptionEntries, signals []uint64) (err error) {
+// codePatch is code whose rule is known without a description. It counts only
+// where no function covers its beginning.
+type codePatch struct {
+	begin, end uint64 // relative to the table's base
+	rule       Rule
+}
+
+// maxEntry bounds the code at a file's entry point, which ends where a
+// described function begins. glibc's dynamic linker needs 70 bytes.
+const maxEntry = 128
+
+// patches finds such code, in order of addresses.
+func (f *elfFile) patches(base uint64) []codePatch {
+	var found []codePatch
+	if f.Entry > base && f.Entry-base < maxTablePC-maxEntry {
+		// Who called the entry point is not on the stack. Few C libraries
+		// describe it.
+		at := f.Entry - base
+		found = append(found, codePatch{at, at + maxEntry, Rule{CFA: CFARegister, RA: PlaceUndefined}})
+	}
+	for _, at := range f.signalReturns(base) {
+		// A byte early: a handler's return address is looked up one byte less.
+		found = append(found, codePatch{max(at, 1) - 1, at + uint64(len(rtSigreturn)), signalRule})
+	}
+	slices.SortFunc(found, func(a, b codePatch) int { return cmp.Compare(a.begin, b.begin) })
+	return found
+}
+
+// compile writes the rows of all functions.
+func compile(table *Table, fdes frame.FrameDescriptionEntries, patches []codePatch) (err error) {
 	defer guard("run call frame instructions", &err)
 	w := newRowWriter(table)
 	cies := make(map[*frame.CommonInformationEntry]*program)
@@ -35,7 +63,7 @@ func compile(table *Table, fdes frame.FrameDescriptionEntries, signals []uint64)
 			cies[fde.CIE] = p
 		}
 		begin, end := fde.Begin()-table.Base, fde.End()-table.Base
-		signals = addSignals(w, signals, begin)
+		patches = addPatches(w, patches, begin)
 		if end <= w.floor {
 			continue // another description of the same code
 		}
@@ -44,33 +72,31 @@ func compile(table *Table, fdes frame.FrameDescriptionEntries, signals []uint64)
 			delete(cies, fde.CIE) // its state is no longer known
 		}
 		table.Functions++
+		w.floor = end
 		if i+1 == len(fdes) || fdes[i+1].Begin()-table.Base > end {
 			w.add(end, Rule{})
 		}
-		w.floor = end
 	}
-	addSignals(w, signals, math.MaxUint64)
+	addPatches(w, patches, math.MaxUint64)
 	return nil
 }
 
-// addSignals writes the signal returns that lie between what is written and
-// before, and returns the rest. The row begins a byte early, because a handler's
-// return address is looked up one byte less.
-func addSignals(w *rowWriter, signals []uint64, before uint64) []uint64 {
-	for len(signals) > 0 {
-		at, end := signals[0], signals[0]+uint64(len(rtSigreturn))
-		if end > before {
-			return signals
-		}
-		signals = signals[1:]
-		if at < w.floor {
+// addPatches writes those that begin before the next function, and returns the
+// rest.
+func addPatches(w *rowWriter, patches []codePatch, next uint64) []codePatch {
+	for len(patches) > 0 && patches[0].begin < next {
+		p := patches[0]
+		patches = patches[1:]
+		p.end = min(p.end, next)
+		// The byte before a signal return may be another function's last.
+		if p.end <= w.floor || p.begin+1 < w.floor {
 			continue
 		}
-		w.add(max(at, 1)-1, signalRule)
-		w.add(end, Rule{})
-		w.floor = end
+		w.add(p.begin, p.rule)
+		w.floor = p.end
+		w.add(p.end, Rule{})
 	}
-	return nil
+	return patches
 }
 
 // signalRule reads the ucontext that the kernel leaves above a handler's frame
@@ -197,7 +223,7 @@ func (p *program) each(code []byte, advance func(uint64) bool) bool {
 			p.ctx.CFA, p.ctx.Regs = p.remembered[last].cfa, p.remembered[last].regs
 			p.remembered = p.remembered[:last]
 		case cfaRegister:
-			if op.operand != p.fp && op.operand != p.ra {
+			if op.operand != p.fp && op.operand != p.sp && op.operand != p.ra {
 				continue
 			}
 			fallthrough
@@ -231,7 +257,7 @@ func (p *program) execute(instruction []byte, reg uint64) bool {
 func (p *program) rule() Rule {
 	r := Rule{}
 	p.cfa(&r)
-	if r.CFA == CFAUnsupported {
+	if r.CFA == CFAUnsupported || !p.spIsCFA(r) {
 		r = Rule{CFA: CFAUnsupported}
 	}
 	r.FP, r.FPReg, r.FPOff = p.place(p.fp)
@@ -273,6 +299,18 @@ func (p *program) cfa(r *Rule) {
 			r.CFA = CFAPLT
 		}
 	}
+}
+
+// spIsCFA tells whether the caller's stack pointer is the CFA, as it is unless
+// there is a rule of its own: longjmp has one near its end, and signal frames,
+// where it says the same as the CFA's.
+func (p *program) spIsCFA(r Rule) bool {
+	rule, ok := p.ctx.Regs[p.sp]
+	if !ok || rule.Rule == frame.RuleValOffset && rule.Offset == 0 {
+		return true
+	}
+	place, reg, off := p.place(p.sp)
+	return place == PlaceMem && r.CFA == CFADeref && r.CFAReg == reg && r.CFAOff == off && r.CFAAdd == 0
 }
 
 var errRange = errors.New("out of range")

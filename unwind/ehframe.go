@@ -207,7 +207,7 @@ func BuildTable(r io.ReaderAt) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build unwind table: %w", err)
 	}
-	if err := compile(table, fdes, f.signalReturns(base)); err != nil {
+	if err := compile(table, fdes, f.patches(base)); err != nil {
 		return nil, fmt.Errorf("build unwind table: %w", err)
 	}
 	if len(table.Rows) == 0 {
@@ -221,8 +221,7 @@ func BuildTable(r io.ReaderAt) (*Table, error) {
 // because not every C library describes it.
 var rtSigreturn = []byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}
 
-// signalReturns finds them, as addresses relative to base. The compiled table
-// uses them where nothing else is known.
+// signalReturns finds them, as addresses relative to base.
 func (f *elfFile) signalReturns(base uint64) []uint64 {
 	if f.Machine != elf.EM_X86_64 {
 		return nil
@@ -239,7 +238,6 @@ func (f *elfFile) signalReturns(base uint64) []uint64 {
 			}
 		}
 	}
-	slices.Sort(found)
 	return found
 }
 
