@@ -155,6 +155,7 @@ type tally struct{ self, total int64 }
 // tallies sums a value over functions: at the top, and anywhere.
 func tallies(stacks map[*Stack]Values, at func(*Stack) *Frame, value func(Values) int64) map[functionKey]tally {
 	sums := make(map[functionKey]tally)
+	seen := make(map[functionKey]bool) // recursion counts once
 	for s, v := range stacks {
 		n := value(v)
 		self := at(s)
@@ -164,7 +165,7 @@ func tallies(stacks map[*Stack]Values, at func(*Stack) *Frame, value func(Values
 		t := sums[keyOf(self)]
 		t.self += n
 		sums[keyOf(self)] = t
-		seen := make(map[functionKey]bool, len(s.Frames)) // recursion counts once
+		clear(seen)
 		for i := range s.Frames {
 			f := &s.Frames[i]
 			k := keyOf(f)

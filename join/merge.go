@@ -66,6 +66,8 @@ var stopWords = [...]string{
 	recording.StopNoFramePtr:  "frame pointers end outside code",
 	recording.StopThinned:     "left out, the thread blocks too often",
 	recording.StopUnsupported: "not supported",
+	recording.StopNoRule:      "code without call frame information",
+	recording.StopNoTable:     "unwind table not loaded",
 }
 
 // StopWords returns a stop reason in words, as they stand in [Stack].Reason.
@@ -101,8 +103,8 @@ type merger struct {
 // That is taken as proven in two cases only:
 //
 //   - both parts have as many of them: [Merged];
-//   - one part was cut on its outer side by a limit or a fault. Pairs are counted
-//     from the inside, which the cut does not touch: [Cut].
+//   - one part was cut on its outer side, by a limit, a fault, or for want of a
+//     rule. Pairs are counted from the inside, which that leaves whole: [Cut].
 //
 // A chain of frame pointers that ends outside code proves nothing: a function
 // without a frame pointer hides its caller, so evaluation frames may be missing
@@ -185,7 +187,7 @@ func (m *merger) takePython(s *recording.Stack, frame func(uint32) *recording.Fr
 func (m *merger) judge() (v Verdict, zip bool, reason string) {
 	python, native := cutWords("python", m.pyStop), cutWords("native", m.stop)
 	reason = joinReasons(python, native)
-	limit := m.stop == recording.StopDepth || m.stop == recording.StopFault || m.stop == recording.StopBadFrame
+	countable := m.stop != recording.StopNoFramePtr
 	switch {
 	case len(m.runs) == 0 && len(m.native) == 0 && len(m.kernel) == 0:
 		return NoStack, false, reason
@@ -194,13 +196,13 @@ func (m *merger) judge() (v Verdict, zip bool, reason string) {
 		// could not be read at all: reason tells which.
 		return NativeOnly, false, reason
 	case python != "":
-		zip = m.evals >= len(m.runs) && m.stop != recording.StopNoFramePtr
+		zip = m.evals >= len(m.runs) && countable
 		return Cut, zip, reason
 	case len(m.native) == 0:
 		return PythonOnly, false, reason
 	case m.evals == len(m.runs):
 		return Merged, true, reason
-	case m.evals > 0 && m.evals < len(m.runs) && limit:
+	case m.evals > 0 && m.evals < len(m.runs) && native != "" && countable:
 		return Cut, true, reason
 	case m.evals > 0:
 		return Stacked, false, joinReasons(mismatch, reason)

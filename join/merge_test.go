@@ -123,6 +123,11 @@ func TestMerge(t *testing.T) {
 		{name: "native too deep", in: "n:leaf@libm n:*eval@python n:ext@ext.so n:*eval@python p:f! p:g! p:h!",
 			stops: stops{native: recording.StopDepth}, want: "leaf f ext g h",
 			verdict: Cut, reason: "native: deeper than the walk goes"},
+		{name: "native without a table further out", in: "n:*eval@python n:ext@ext.so p:f! p:g!",
+			stops: stops{native: recording.StopNoTable}, want: "f ext g",
+			verdict: Cut, reason: "native: unwind table not loaded"},
+		{name: "native complete, evaluation frames missing", in: "n:*eval@python n:main@python p:f! p:g!", want: "f g",
+			verdict: Stacked, reason: mismatch},
 		{name: "python too deep", in: "n:leaf@libm n:*eval@python n:ext@ext.so n:*eval@python n:*eval@python p:f! p:g p:h",
 			stops: stops{python: recording.StopDepth}, want: "leaf f ext g h",
 			verdict: Cut, reason: "python: deeper than the walk goes"},
@@ -162,7 +167,7 @@ func TestMerge(t *testing.T) {
 // Each stop reason has words of its own.
 func TestStopWords(t *testing.T) {
 	seen := make(map[string]recording.StopReason)
-	for r := recording.StopNone; r <= recording.StopUnsupported; r++ {
+	for r := recording.StopNone; int(r) < len(stopWords); r++ {
 		w := StopWords(r)
 		if w == "" || strings.HasPrefix(w, "stop reason") {
 			t.Errorf("stop reason %d has no words", r)
@@ -172,7 +177,10 @@ func TestStopWords(t *testing.T) {
 		}
 		seen[w] = r
 	}
-	if w := StopWords(recording.StopUnsupported + 1); !strings.HasPrefix(w, "stop reason") {
+	if len(stopWords) != int(recording.StopNoTable)+1 {
+		t.Errorf("words for %d stop reasons, want %d", len(stopWords), recording.StopNoTable+1)
+	}
+	if w := StopWords(recording.StopReason(len(stopWords))); !strings.HasPrefix(w, "stop reason") {
 		t.Errorf("an unknown stop reason is %q", w)
 	}
 }
