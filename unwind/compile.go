@@ -257,9 +257,6 @@ func (p *program) execute(instruction []byte, reg uint64) bool {
 func (p *program) rule() Rule {
 	r := Rule{}
 	p.cfa(&r)
-	if r.CFA == CFAUnsupported || !p.spIsCFA(r) {
-		r = Rule{CFA: CFAUnsupported}
-	}
 	r.FP, r.FPReg, r.FPOff = p.place(p.fp)
 	if rule, ok := p.ctx.Regs[p.ra]; !ok && p.arm64 {
 		r.RA, r.RAReg = PlaceInReg, RegOther+arm64RA
@@ -271,6 +268,9 @@ func (p *program) rule() Rule {
 	}
 	if p.signal {
 		r.Flags = FlagSignal
+	}
+	if r.RA != PlaceUndefined && (r.CFA == CFAUnsupported || !p.spIsCFA(r)) {
+		return Rule{CFA: CFAUnsupported}
 	}
 	return r
 }

@@ -174,9 +174,11 @@ func (d *frameData) parse(table *Table) (fdes frame.FrameDescriptionEntries, err
 	for _, fde := range all {
 		begin, end := fde.Begin(), fde.End()
 		switch {
+		case fde.CIE.Version == unusable:
+			table.Skipped++
 		case begin == end || begin == 0:
 			// Removed by the linker, which leaves the description.
-		case end < begin || begin < table.Base || end-table.Base > maxTablePC || fde.CIE.Version == unusable:
+		case end < begin || begin < table.Base || end-table.Base > maxTablePC:
 			table.Skipped++
 		default:
 			fdes = append(fdes, fde)
