@@ -86,8 +86,8 @@ func (a *analysis) json(e *env, segments bool) error {
 
 // windowFlags choose threads and a stretch of time.
 type windowFlags struct {
-	threads  []string
-	from, to string
+	threads          []string
+	from, to, frames string
 }
 
 func (f *windowFlags) add(cmd *cobra.Command) {
@@ -95,12 +95,15 @@ func (f *windowFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.threads, "thread", nil, "only this thread, by `NAME|TID`; may be repeated")
 	flags.StringVar(&f.from, "from", "", "begin at this `time`: since the recording's begin (2s, 2.5), or a date (RFC 3339)")
 	flags.StringVar(&f.to, "to", "", "end at this `time`")
+	flags.StringVar(&f.frames, "frames", join.FramesPython.String(),
+		"frames of a stack to keep: `python` with what it calls, native, or all")
 }
 
 // window is the part of a recording to look at.
 type window struct {
 	threads  []string
 	from, to moment
+	frames   join.FrameSet
 }
 
 func (f *windowFlags) parse(cmd *cobra.Command) (window, error) {
@@ -111,6 +114,9 @@ func (f *windowFlags) parse(cmd *cobra.Command) (window, error) {
 	}
 	if w.to, err = parseMoment(f.to); err != nil {
 		return w, usagef(cmd, "--to %w", err)
+	}
+	if w.frames, err = join.ParseFrameSet(f.frames); err != nil {
+		return w, usagef(cmd, "--frames: %w", err)
 	}
 	return w, nil
 }

@@ -114,15 +114,15 @@ func indent(s string, by int) string {
 // after the first are indented.
 func (s screen) wrap(str string, by int) string {
 	var b strings.Builder
-	column := 0
+	column, start := 0, 0
 	str = strings.ReplaceAll(str, " %", "\u00a0%") // keeps number and sign together
 	for len(str) > 0 {
 		spaces := len(str) - len(strings.TrimLeft(str, " "))
 		word, _, _ := strings.Cut(str[spaces:], " ")
 		n := spaces + text.StringWidthWithoutEscSequences(word)
-		if column > by && column+n > s.width {
+		if column > start && column+n > s.width {
 			b.WriteString("\n" + strings.Repeat(" ", by) + word)
-			column = by + n - spaces
+			column, start = by+n-spaces, by
 		} else {
 			b.WriteString(str[:spaces+len(word)])
 			column += n
