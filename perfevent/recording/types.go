@@ -41,16 +41,18 @@ type StopReason uint8
 
 // The stop reasons, for each of the three parts of a stack.
 const (
-	StopNone         StopReason = iota // this part was not asked for
-	StopComplete                       // the walk reached the outermost frame
-	StopDepth                          // deeper than the walk goes
-	StopFault                          // memory could not be read at that moment
-	StopBadFrame                       // a frame was not plausible
-	StopNoInterp                       // (Python) no interpreter is known in the process
-	StopNoThread                       // (Python) the thread has no thread state
-	StopNoFramePtr                     // (native) frame pointer chain ended outside code
-	StopThinned                        // left out: this thread blocks too often
-	StopUnsupported                    // the interpreter or processor is not supported
+	StopNone        StopReason = iota // this part was not asked for
+	StopComplete                      // the walk reached the outermost frame
+	StopDepth                         // deeper than the walk goes
+	StopFault                         // memory could not be read at that moment
+	StopBadFrame                      // a frame was not plausible
+	StopNoInterp                      // (Python) no interpreter is known in the process
+	StopNoThread                      // (Python) the thread has no thread state
+	StopNoFramePtr                    // (native) frame pointer chain ended outside code
+	StopThinned                       // left out: this thread blocks too often
+	StopUnsupported                   // the interpreter or processor is not supported
+	StopNoRule                        // (native) code without call frame information
+	StopNoTable                       // (native) the unwind table was not loaded yet, or had no room
 )
 
 // Stack is what one walk found. Frame numbers are innermost first.
