@@ -76,6 +76,8 @@ func TestEnums(t *testing.T) {
 		pathprofStopSTOP_NO_FRAME_PTR: recording.StopNoFramePtr,
 		pathprofStopSTOP_THINNED:      recording.StopThinned,
 		pathprofStopSTOP_UNSUPPORTED:  recording.StopUnsupported,
+		pathprofStopSTOP_NO_RULE:      recording.StopNoRule,
+		pathprofStopSTOP_NO_TABLE:     recording.StopNoTable,
 	} {
 		if recording.StopReason(c) != want {
 			t.Errorf("stop reason: C has %d, Go %d", c, want)

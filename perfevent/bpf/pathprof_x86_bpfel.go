@@ -13,6 +13,22 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type pathprofCodeMap struct {
+	_     structs.HostLayout
+	Start uint64
+	End   uint64
+	Base  uint64
+	Row   uint32
+	Rows  uint32
+}
+
+type pathprofCodeMapList struct {
+	_     structs.HostLayout
+	Count uint32
+	_     [4]byte
+	Maps  [512]pathprofCodeMap
+}
+
 type pathprofContext uint32
 
 const (
@@ -107,6 +123,7 @@ type pathprofPyProcess struct {
 	_                 structs.HostLayout
 	InterpretersHead  uint64
 	Flags             pathprofProcessFlags
+	MapsId            uint32
 	Style             uint32
 	InterpNext        uint32
 	InterpThreadsHead uint32
@@ -126,12 +143,7 @@ type pathprofPyProcess struct {
 	CodeLineTable     uint32
 	CodeBytes         uint32
 	CodeSize          uint32
-}
-
-type pathprofPyScratch struct {
-	_     structs.HostLayout
-	Frame [128]uint8
-	Code  [256]uint8
+	_                 [4]byte
 }
 
 type pathprofPyThread struct {
@@ -141,6 +153,19 @@ type pathprofPyThread struct {
 	BucketTime uint64
 	Bucket     uint32
 	Tgid       uint32
+}
+
+type pathprofScratch struct {
+	_      structs.HostLayout
+	Python struct {
+		_     structs.HostLayout
+		Frame [128]uint8
+		Code  [256]uint8
+	}
+	Native struct {
+		_    structs.HostLayout
+		Regs [21]uint64
+	}
 }
 
 type pathprofStackEvent struct {
@@ -175,12 +200,37 @@ const (
 	pathprofStopSTOP_NO_FRAME_PTR pathprofStop = 7
 	pathprofStopSTOP_THINNED      pathprofStop = 8
 	pathprofStopSTOP_UNSUPPORTED  pathprofStop = 9
+	pathprofStopSTOP_NO_RULE      pathprofStop = 10
+	pathprofStopSTOP_NO_TABLE     pathprofStop = 11
 )
+
+type pathprofUnwindRow struct {
+	_    structs.HostLayout
+	Pc   uint32
+	Rule uint32
+}
+
+type pathprofUnwindRule struct {
+	_        structs.HostLayout
+	CfaOff   int32
+	CfaAdd   int32
+	FpOff    int32
+	RaOff    int32
+	Cfa      uint8
+	CfaReg   uint8
+	Fp       uint8
+	FpReg    uint8
+	Ra       uint8
+	RaReg    uint8
+	Flags    uint8
+	Reserved uint8
+}
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	pathprofMapCodeMaps        = "code_maps"
 	pathprofMapContexts        = "contexts"
 	pathprofMapEvents          = "events"
 	pathprofMapLosses          = "losses"
@@ -188,6 +238,8 @@ const (
 	pathprofMapRooms           = "rooms"
 	pathprofMapScratches       = "scratches"
 	pathprofMapThreads         = "threads"
+	pathprofMapUnwindRows      = "unwind_rows"
+	pathprofMapUnwindRules     = "unwind_rules"
 	pathprofProgHrtimerEnter   = "hrtimer_enter"
 	pathprofProgHrtimerLeave   = "hrtimer_leave"
 	pathprofProgIrqEnter       = "irq_enter"
@@ -271,13 +323,16 @@ type pathprofProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type pathprofMapSpecs struct {
-	Contexts  *ebpf.MapSpec `ebpf:"contexts"`
-	Events    *ebpf.MapSpec `ebpf:"events"`
-	Losses    *ebpf.MapSpec `ebpf:"losses"`
-	Processes *ebpf.MapSpec `ebpf:"processes"`
-	Rooms     *ebpf.MapSpec `ebpf:"rooms"`
-	Scratches *ebpf.MapSpec `ebpf:"scratches"`
-	Threads   *ebpf.MapSpec `ebpf:"threads"`
+	CodeMaps    *ebpf.MapSpec `ebpf:"code_maps"`
+	Contexts    *ebpf.MapSpec `ebpf:"contexts"`
+	Events      *ebpf.MapSpec `ebpf:"events"`
+	Losses      *ebpf.MapSpec `ebpf:"losses"`
+	Processes   *ebpf.MapSpec `ebpf:"processes"`
+	Rooms       *ebpf.MapSpec `ebpf:"rooms"`
+	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	Threads     *ebpf.MapSpec `ebpf:"threads"`
+	UnwindRows  *ebpf.MapSpec `ebpf:"unwind_rows"`
+	UnwindRules *ebpf.MapSpec `ebpf:"unwind_rules"`
 }
 
 // pathprofVariableSpecs contains global variables before they are loaded into the kernel.
@@ -309,17 +364,21 @@ func (o *pathprofObjects) Close() error {
 //
 // It can be passed to loadPathprofObjects or ebpf.CollectionSpec.LoadAndAssign.
 type pathprofMaps struct {
-	Contexts  *ebpf.Map `ebpf:"contexts"`
-	Events    *ebpf.Map `ebpf:"events"`
-	Losses    *ebpf.Map `ebpf:"losses"`
-	Processes *ebpf.Map `ebpf:"processes"`
-	Rooms     *ebpf.Map `ebpf:"rooms"`
-	Scratches *ebpf.Map `ebpf:"scratches"`
-	Threads   *ebpf.Map `ebpf:"threads"`
+	CodeMaps    *ebpf.Map `ebpf:"code_maps"`
+	Contexts    *ebpf.Map `ebpf:"contexts"`
+	Events      *ebpf.Map `ebpf:"events"`
+	Losses      *ebpf.Map `ebpf:"losses"`
+	Processes   *ebpf.Map `ebpf:"processes"`
+	Rooms       *ebpf.Map `ebpf:"rooms"`
+	Scratches   *ebpf.Map `ebpf:"scratches"`
+	Threads     *ebpf.Map `ebpf:"threads"`
+	UnwindRows  *ebpf.Map `ebpf:"unwind_rows"`
+	UnwindRules *ebpf.Map `ebpf:"unwind_rules"`
 }
 
 func (m *pathprofMaps) Close() error {
 	return _PathprofClose(
+		m.CodeMaps,
 		m.Contexts,
 		m.Events,
 		m.Losses,
@@ -327,6 +386,8 @@ func (m *pathprofMaps) Close() error {
 		m.Rooms,
 		m.Scratches,
 		m.Threads,
+		m.UnwindRows,
+		m.UnwindRules,
 	)
 }
 

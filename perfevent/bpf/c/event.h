@@ -6,7 +6,9 @@
  *   FORK EXEC COMM   struct event, char comm[16]
  *   SAMPLE, and SWITCH with FLAG_STACK:
  *                    struct event, struct stack_head, then
- *                    u64 kernel[], u64 native[], struct py_frame python[]
+ *                    u64 kernel[], u64 native[], struct py_frame python[];
+ *                    NATIVE_EXACT marks a native address that is no return
+ *                    address
  *
  * Go reads these with encoding/binary over the same struct, generated from this
  * file's BTF by bpf2go; perfevent/bpf/layout_test.go compares the numbers.
@@ -53,6 +55,8 @@ enum stop {
 	STOP_NO_FRAME_PTR,
 	STOP_THINNED,
 	STOP_UNSUPPORTED,
+	STOP_NO_RULE,
+	STOP_NO_TABLE,
 };
 
 enum event_flags {
@@ -86,6 +90,8 @@ struct stack_head {
 	u8 kernel_stop, native_stop, python_stop;
 	u8 reserved[7];
 };
+
+#define NATIVE_EXACT (1ULL << 63)
 
 #define FRAME_ENTRY 1
 

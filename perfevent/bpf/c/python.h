@@ -18,10 +18,11 @@ enum process_flags {
 	PROCESS_CHILDREN = 4, /* children are targets too */
 };
 
-/* pyframes.Offsets, field by field (layout_test.go), for one process. */
+/* One process: flags, its code mappings, and pyframes.Offsets field by field. */
 struct py_process {
 	u64 interpreters_head; /* address of _PyRuntime.interpreters.head */
 	enum process_flags flags;
+	u32 maps_id; /* key into code_maps, 0: native frames by frame pointer */
 	u32 style;	       /* pyframes.Style */
 	u32 interp_next;
 	u32 interp_threads_head;

@@ -3,6 +3,7 @@
 #ifndef PATHPROF_STACK_H
 #define PATHPROF_STACK_H
 
+#include "native.h"
 #include "output.h"
 #include "python.h"
 
@@ -17,11 +18,16 @@ struct {
 	__type(value, struct stack_event);
 } rooms SEC(".maps");
 
+struct scratch {
+	struct py_scratch python;
+	struct native_scratch native;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);
 	__type(key, u32);
-	__type(value, struct py_scratch);
+	__type(value, struct scratch);
 } scratches SEC(".maps");
 
 /* addresses takes one part of the stack with the kernel's own walk. */
@@ -34,13 +40,12 @@ inlined u32 addresses(void *ctx, void *out, u32 size, u64 flags, u8 *stop)
 }
 
 /* python_part finds the current thread's frames. */
-inlined u32 python_part(struct py_process *p, struct task_struct *task, u32 room, u64 now,
-			      struct py_frame *out, u8 *stop)
+inlined u32 python_part(struct py_process *p, struct task_struct *task, struct py_scratch *s, u64 now,
+			struct py_frame *out, u8 *stop)
 {
 	u32 count = 0;
 	u32 tid = bpf_get_current_pid_tgid();
 	struct py_thread *t = bpf_map_lookup_elem(&threads, &tid);
-	struct py_scratch *s = bpf_map_lookup_elem(&scratches, &room);
 	u64 state;
 
 	if (!t) {
@@ -50,7 +55,7 @@ inlined u32 python_part(struct py_process *p, struct task_struct *task, u32 room
 		bpf_map_update_elem(&threads, &tid, &fresh, BPF_ANY);
 		t = bpf_map_lookup_elem(&threads, &tid);
 	}
-	if (!t || !s) {
+	if (!t) {
 		*stop = STOP_NO_THREAD;
 		return 0;
 	}
@@ -63,6 +68,26 @@ inlined u32 python_part(struct py_process *p, struct task_struct *task, u32 room
 	return count;
 }
 
+/* native_part walks by tables where the process has them, else by frame pointer. */
+inlined u32 native_part(void *ctx, struct py_process *p, struct task_struct *task, struct native_scratch *s,
+			u64 *out, u8 *stop)
+{
+	struct code_map_list *list = 0;
+	u32 n;
+
+	if (p && p->maps_id) {
+		u32 id = p->maps_id;
+
+		list = bpf_map_lookup_elem(&code_maps, &id);
+	}
+	if (list)
+		return walk_native(list, s, task, out, stop);
+	n = addresses(ctx, out, MAX_NATIVE * 8, BPF_F_USER_STACK, stop);
+	if (n > 0 && *stop == STOP_COMPLETE)
+		*stop = STOP_NO_FRAME_PTR; /* how the chain ended is not known */
+	return n;
+}
+
 /*
  * take_stack fills e's stack and returns the bytes to send. p is the process'
  * entry, NULL if there is none.
@@ -70,8 +95,12 @@ inlined u32 python_part(struct py_process *p, struct task_struct *task, u32 room
 inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u32 room)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct scratch *s = bpf_map_lookup_elem(&scratches, &room);
 	u32 kernel, native = 0, python = 0;
 	u64 size;
+
+	if (!s)
+		return sizeof(e->event) + sizeof(e->head);
 
 	e->head.native_stop = STOP_NONE;
 	e->head.python_stop = STOP_NO_INTERP;
@@ -79,8 +108,7 @@ inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u
 	if (kernel > MAX_KERNEL)
 		kernel = MAX_KERNEL;
 	if (!(task->flags & PF_KTHREAD)) {
-		native = addresses(ctx, e->words + kernel, MAX_NATIVE * 8, BPF_F_USER_STACK,
-				   &e->head.native_stop);
+		native = native_part(ctx, p, task, &s->native, e->words + kernel, &e->head.native_stop);
 		if (native > MAX_NATIVE)
 			native = MAX_NATIVE;
 	}
@@ -89,7 +117,7 @@ inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u
 
 		if (at > MAX_KERNEL + MAX_NATIVE)
 			at = MAX_KERNEL + MAX_NATIVE;
-		python = python_part(p, task, room, e->event.time, (struct py_frame *)(e->words + at),
+		python = python_part(p, task, &s->python, e->event.time, (struct py_frame *)(e->words + at),
 				     &e->head.python_stop);
 		if (python > MAX_PYTHON)
 			python = MAX_PYTHON;
