@@ -142,7 +142,7 @@ func TestHelp(t *testing.T) {
 		}
 		for _, args := range [][]string{{cmd.Name(), "--help"}, {"help", cmd.Name()}} {
 			got := runTest(args...)
-			if got.status != 0 || got.stderr != "" || !strings.Contains(got.stdout, cmd.Short) {
+			if got.status != 0 || got.stderr != "" || !strings.Contains(got.stdout, cmd.Example) {
 				t.Errorf("%v: got %+v", args, got)
 			}
 		}

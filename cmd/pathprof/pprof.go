@@ -12,7 +12,7 @@ import (
 	"pathprof/pprofout"
 )
 
-// maxFileLines bounds the list of written files.
+// maxListed bounds the list of written files.
 const maxListed = 25
 
 func newPprofCommand(e *env) *cobra.Command {
@@ -64,14 +64,14 @@ func newPprofCommand(e *env) *cobra.Command {
 // pprofNext lists what was written and what to type now.
 func (e *env) pprofNext(files []pprofout.File, out string) {
 	s := newScreen(e.stdout, e.getenv)
-	t := s.grid(column{title: "file", max: s.width / 2, left: true}, column{title: "time", right: true},
-		column{title: "samples", right: true}, column{title: "what", max: s.width / 2})
+	t := s.grid(column{title: "file", max: s.width * 2 / 5}, column{title: "time", right: true},
+		column{title: "samples", right: true}, column{title: "what", max: s.width*3/5 - 25})
 	for _, f := range files[:min(len(files), maxListed)] {
-		t.AppendRow([]any{f.Path, span(f.Ns), f.Samples, printable(f.What)})
+		t.AppendRow([]any{filepath.Base(f.Path), inUnit(f.Ns, files[0].Ns), f.Samples, printable(f.What)})
 	}
-	fmt.Fprintln(e.stdout, t.Render())
+	fmt.Fprintf(e.stdout, "%s:\n%s\n", out, indent(t.Render(), 2))
 	if n := len(files) - maxListed; n > 0 {
-		fmt.Fprintf(e.stdout, "and %s more in %s\n", count(int64(n), "file"), out)
+		fmt.Fprintf(e.stdout, "  and %s more\n", count(int64(n), "file"))
 	}
 	fmt.Fprintf(e.stdout, "\nnext:\n  go tool pprof -top %s\n", filepath.Join(out, pprofout.PathFile))
 	if len(files) > 1 {

@@ -62,13 +62,6 @@ func newReportCommand(e *env) *cobra.Command {
 	return cmd
 }
 
-// analysis is a recording with what it means.
-type analysis struct {
-	profile *join.Profile
-	meta    recording.Meta
-	window  window
-}
-
 func (a *analysis) text(e *env, f reportFlags) {
 	r := textReport{
 		screen: newScreen(e.stdout, e.getenv), profile: a.profile, meta: &a.meta,
@@ -96,7 +89,7 @@ func (f *windowFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.from, "from", "", "begin at this `time`: since the recording's begin (2s, 2.5), or a date (RFC 3339)")
 	flags.StringVar(&f.to, "to", "", "end at this `time`")
 	flags.StringVar(&f.frames, "frames", join.FramesPython.String(),
-		"frames of a stack to keep: `python` with what it calls, native, or all")
+		"frames to keep, `SET`: python with what it calls, native, or all")
 }
 
 // window is the part of a recording to look at.

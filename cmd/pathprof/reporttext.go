@@ -132,13 +132,18 @@ func headline(p *join.ThreadPath) string {
 // part is what a class counts as in the headline: what the thread did itself, or
 // what it waited for.
 func part(k join.ClassKey) string {
-	switch {
-	case k.Wait.Kind == execgraph.CauseUnknown:
-		return "in waits of unknown end"
-	case k.Wait.Kind != execgraph.CauseNone:
-		return "waiting for " + printable(k.Wait.String())
+	if k.Wait.Kind != execgraph.CauseNone {
+		return waitText(k.Wait)
 	}
 	return k.State.String()
+}
+
+// waitText is a wait in words.
+func waitText(wait join.Reason) string {
+	if wait.Kind == execgraph.CauseUnknown {
+		return "waiting for an unknown cause (" + printable(wait.Detail) + ")"
+	}
+	return "waiting for " + printable(wait.String())
 }
 
 // path writes one thread: the sentence, the table of classes, their functions.
@@ -243,7 +248,7 @@ func (r *textReport) classes(p *join.ThreadPath, groups []classGroup) {
 			continue
 		}
 		own := len(b.classes) == 1 && b.classes[0].Key.Task == p.Thread.ID
-		if !t.row(&b.sum, "waiting for "+b.wait.String()) || own {
+		if !t.row(&b.sum, waitText(b.wait)) || own {
 			continue
 		}
 		hidden := t.takeRest()
