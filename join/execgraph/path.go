@@ -63,6 +63,7 @@ type walker struct {
 	// contradictions met, and Unknown time on the path.
 	contradictions int
 	unknown        int64
+	steps          int // intervals and turns looked at
 }
 
 func (w *walker) walk(task int32) {
@@ -95,6 +96,7 @@ func (w *walker) push(f frame) {
 
 // step walks one interval, or what replaces it.
 func (w *walker) step(f *frame) {
+	w.steps++
 	t := &w.g.tasks[f.task]
 	switch {
 	case f.pos < t.Begin:
@@ -188,6 +190,7 @@ func (w *walker) preempted(f *frame, s *span, end int64) {
 	turns := w.g.lanes[s.cpu]
 	i := sort.Search(len(turns), func(i int) bool { return turns[i].begin > f.pos }) - 1
 	for ; f.pos < end; i++ {
+		w.steps++
 		until := end
 		if i+1 < len(turns) {
 			until = min(end, turns[i+1].begin)
