@@ -144,8 +144,10 @@ func (d *dumper) sample(s *recording.Sample, stack string) error {
 func fold(st *join.Stack) string {
 	var names []string
 	switch {
-	case len(st.Frames) == 0:
+	case len(st.Frames) == 0 && st.Reason != "":
 		names = append(names, "[no stack: "+st.Reason+"]")
+	case len(st.Frames) == 0:
+		names = append(names, "[no such frames]") // of the kind that is kept
 	case st.Verdict == join.Cut:
 		names = append(names, "[cut: "+st.Reason+"]")
 	}

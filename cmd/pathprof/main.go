@@ -74,6 +74,22 @@ func (e *env) run(ctx context.Context, args []string) int {
 	return 1
 }
 
+// usageTemplate is shorter than cobra's.
+const usageTemplate = `usage: {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND [FLAGS]
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+
+{{.CommandPath}} COMMAND --help explains a command.
+{{else}}{{.UseLine}}
+{{end}}{{if .HasExample}}
+Examples:
+{{.Example}}
+{{end}}{{if and .HasAvailableLocalFlags .HasParent}}
+Flags:
+{{.LocalFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}
+{{end}}`
+
 func newRootCommand(e *env) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "pathprof",
@@ -99,6 +115,7 @@ func newRootCommand(e *env) *cobra.Command {
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usagef(cmd, "%w", err) })
+	root.SetUsageTemplate(usageTemplate)
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(newRecordCommand(e), newReportCommand(e), newPprofCommand(e),
 		newDumpCommand(e), newCheckCommand(e), newDemoCommand(e))

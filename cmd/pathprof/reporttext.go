@@ -101,7 +101,10 @@ func (r *textReport) title(t join.ThreadInfo) string {
 	if t.PID == t.ID.TID {
 		return printable(fmt.Sprintf("MainThread of %s (pid %d)", name, t.PID))
 	}
-	return printable(fmt.Sprintf("Thread %s of %s (pid %d, tid %d)", t.ShortName(), name, t.PID, t.ID.TID))
+	if t.Thread == t.Process { // goes by its number
+		return printable(fmt.Sprintf("Thread %d of %s (pid %d)", t.ID.TID, name, t.PID))
+	}
+	return printable(fmt.Sprintf("Thread %s of %s (pid %d, tid %d)", t.Thread, name, t.PID, t.ID.TID))
 }
 
 // headline says in a sentence where the wall time of a thread went.
