@@ -43,9 +43,10 @@ func (f *elfFile) patches(base uint64) []codePatch {
 		at := f.Entry - base
 		found = append(found, codePatch{at, at + maxEntry, Rule{CFA: CFARegister, RA: PlaceUndefined}})
 	}
+	pattern, rule := signalReturn(f.Machine)
 	for _, at := range f.signalReturns(base) {
 		// A byte early: a handler's return address is looked up one byte less.
-		found = append(found, codePatch{max(at, 1) - 1, at + uint64(len(rtSigreturn)), signalRule})
+		found = append(found, codePatch{max(at, 1) - 1, at + uint64(len(pattern)), rule})
 	}
 	slices.SortFunc(found, func(a, b codePatch) int { return cmp.Compare(a.begin, b.begin) })
 	return found
@@ -99,14 +100,25 @@ func addPatches(w *rowWriter, patches []codePatch, next uint64) []codePatch {
 	return patches
 }
 
-// signalRule reads the ucontext that the kernel leaves above a handler's frame
-// (arch/x86/include/asm/sigframe.h): uc_mcontext lies at 40, in it bp at 80, sp
-// at 120 and ip at 128. glibc describes its own the same way.
-var signalRule = Rule{
-	CFA: CFADeref, CFAReg: RegSP, CFAOff: 160,
-	FP: PlaceMem, FPReg: RegSP, FPOff: 120,
-	RA: PlaceMem, RAReg: RegSP, RAOff: 168,
-	Flags: FlagSignal,
+// What the kernel leaves where the stack pointer is when a handler has returned.
+//
+// x86-64 (arch/x86/include/asm/sigframe.h): a ucontext, whose uc_mcontext lies
+// at 40, in it bp at 80, sp at 120 and ip at 128. glibc describes the same.
+//
+// arm64 (arch/arm64/kernel/signal.c): a siginfo of 128 bytes, then a ucontext
+// with uc_mcontext at 176, in it x0 at 8, x29 at 240, sp at 256 and pc at 264.
+var (
+	signalRuleAMD64 = signalRule(120, 160, 168)
+	signalRuleARM64 = signalRule(128+176+240, 128+176+256, 128+176+264)
+)
+
+func signalRule(fp, sp, pc int32) Rule {
+	return Rule{
+		CFA: CFADeref, CFAReg: RegSP, CFAOff: sp,
+		FP: PlaceMem, FPReg: RegSP, FPOff: fp,
+		RA: PlaceMem, RAReg: RegSP, RAOff: pc,
+		Flags: FlagSignal,
+	}
 }
 
 // program runs the instructions of the functions that share a CIE, each

@@ -209,7 +209,11 @@ func BuildTable(r io.ReaderAt) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build unwind table: %w", err)
 	}
-	if err := compile(table, fdes, f.patches(base)); err != nil {
+	patches := f.patches(base)
+	if f.Machine == elf.EM_AARCH64 {
+		fdes = withoutSignalReturns(fdes, patches, base)
+	}
+	if err := compile(table, fdes, patches); err != nil {
 		return nil, fmt.Errorf("build unwind table: %w", err)
 	}
 	if len(table.Rows) == 0 {
@@ -218,22 +222,41 @@ func BuildTable(r io.ReaderAt) (*Table, error) {
 	return table, nil
 }
 
-// rtSigreturn is mov $15,%rax; syscall: what a signal handler returns to.
-// Unwinders know it by these bytes (libgcc's config/i386/linux-unwind.h),
-// because not every C library describes it.
-var rtSigreturn = []byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}
+// withoutSignalReturns drops the descriptions of signal returns.
+func withoutSignalReturns(fdes frame.FrameDescriptionEntries, patches []codePatch, base uint64) frame.FrameDescriptionEntries {
+	return slices.DeleteFunc(fdes, func(fde *frame.FrameDescriptionEntry) bool {
+		return slices.ContainsFunc(patches, func(p codePatch) bool {
+			return p.rule.Flags&FlagSignal != 0 && fde.Cover(base+p.end-1)
+		})
+	})
+}
 
-// signalReturns finds them, as addresses relative to base.
-func (f *elfFile) signalReturns(base uint64) []uint64 {
-	if f.Machine != elf.EM_X86_64 {
-		return nil
+// The code a signal handler returns to. Unwinders know it by its bytes
+// (libgcc's linux-unwind.h of each processor), because not every C library
+// describes it, and the kernel's own description for arm64 leaves out the
+// interrupted function.
+var (
+	sigreturnAMD64 = []byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}    // mov $15,%rax; syscall
+	sigreturnARM64 = []byte{0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4} // mov x8, #139; svc #0
+)
+
+// signalReturn is that code and its rule.
+func signalReturn(machine elf.Machine) ([]byte, Rule) {
+	if machine == elf.EM_AARCH64 {
+		return sigreturnARM64, signalRuleARM64
 	}
+	return sigreturnAMD64, signalRuleAMD64
+}
+
+// signalReturns finds it, as addresses relative to base.
+func (f *elfFile) signalReturns(base uint64) []uint64 {
 	var found []uint64
+	pattern, _ := signalReturn(f.Machine)
 	for _, l := range f.loads {
 		if !l.Exec || l.Vaddr < base || l.Vaddr-base > maxTablePC-l.FileSize {
 			continue
 		}
-		for at := range f.search(l, rtSigreturn) {
+		for at := range f.search(l, pattern) {
 			found = append(found, l.Vaddr-base+at)
 			if len(found) == 16 {
 				return found
@@ -246,7 +269,10 @@ func (f *elfFile) signalReturns(base uint64) []uint64 {
 // search yields where in a segment a pattern is, reading it in pieces.
 func (f *elfFile) search(l Segment, pattern []byte) func(func(uint64) bool) {
 	return func(yield func(uint64) bool) {
-		buf := make([]byte, 1<<18)
+		if l.FileSize < uint64(len(pattern)) {
+			return
+		}
+		buf := make([]byte, min(l.FileSize, 1<<18))
 		step := uint64(len(buf) - len(pattern) + 1)
 		for from := uint64(0); from < l.FileSize; from += step {
 			b := buf[:min(uint64(len(buf)), l.FileSize-from)]

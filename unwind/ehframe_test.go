@@ -225,13 +225,13 @@ func TestBuildTableErrors(t *testing.T) {
 // musl returns from signal handlers through code without a description.
 func TestSignalReturnWithoutDescription(t *testing.T) {
 	text := make([]byte, 256)
-	copy(text[100:], rtSigreturn)
+	copy(text[100:], sigreturnAMD64)
 	frame := ehFrame(cieBytes("zR", 0x1b, callCFA...), fdeBytes{tinyAddr, 64, nil}, fdeBytes{tinyAddr + 200, 8, nil})
 	table, err := BuildTable(bytes.NewReader(tinyELF(frame, text)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for pc, want := range map[uint64]Rule{63: ruleCall, 64: {}, 98: {}, 99: signalRule, 108: signalRule, 109: {}, 200: ruleCall} {
+	for pc, want := range map[uint64]Rule{63: ruleCall, 64: {}, 98: {}, 99: signalRuleAMD64, 108: signalRuleAMD64, 109: {}, 200: ruleCall} {
 		if got, _ := table.Find(tinyAddr + pc); got != want {
 			t.Errorf("at %d: got %+v, want %+v", pc, got, want)
 		}
@@ -252,8 +252,8 @@ func TestSignalReturnOfLibc(t *testing.T) {
 		}
 		for _, at := range f.signalReturns(table.Base) {
 			got, ok := table.Find(table.Base + at)
-			if found = true; !ok || got != signalRule {
-				t.Errorf("%s: at %#x: got %+v, want %+v", path, at, got, signalRule)
+			if found = true; !ok || got != signalRuleAMD64 {
+				t.Errorf("%s: at %#x: got %+v, want %+v", path, at, got, signalRuleAMD64)
 			}
 		}
 	}

@@ -4,7 +4,7 @@
  * of each it writes down what a walk needs and should find:
  *
  *	CAPTURE name
- *	REGS pc sp fp rbx          (hex, as all numbers)
+ *	REGS pc sp fp              (hex, as all numbers)
  *	STACK address bytes        (one line for each stack)
  *	BACKTRACE pc...            (glibc's own unwinder, from this function outward)
  *	CHAIN function...          (known functions, innermost first)
@@ -29,6 +29,16 @@
 
 #define NOINLINE __attribute__((noinline, noclone))
 #define KEEP __asm__ volatile("" ::: "memory") /* no tail call, no merging */
+
+#ifdef __aarch64__
+#define PC(uc) ((uc).uc_mcontext.pc)
+#define SP(uc) ((uc).uc_mcontext.sp)
+#define FP(uc) ((uc).uc_mcontext.regs[29])
+#else
+#define PC(uc) ((uc).uc_mcontext.gregs[REG_RIP])
+#define SP(uc) ((uc).uc_mcontext.gregs[REG_RSP])
+#define FP(uc) ((uc).uc_mcontext.gregs[REG_RBP])
+#endif
 
 static int quiet;
 static volatile int sink;
@@ -70,10 +80,9 @@ NOINLINE static void capture(void)
 	}
 	getcontext(&uc);
 	int n = backtrace(pcs, 256);
-	printf("CAPTURE %s\nREGS %llx %llx %llx %llx\n", current_name,
-	       uc.uc_mcontext.gregs[REG_RIP], uc.uc_mcontext.gregs[REG_RSP],
-	       uc.uc_mcontext.gregs[REG_RBP], uc.uc_mcontext.gregs[REG_RBX]);
-	dump_stack((uintptr_t)uc.uc_mcontext.gregs[REG_RSP]);
+	printf("CAPTURE %s\nREGS %llx %llx %llx\n", current_name, (unsigned long long)PC(uc),
+	       (unsigned long long)SP(uc), (unsigned long long)FP(uc));
+	dump_stack((uintptr_t)SP(uc));
 	if (other_stack)
 		dump_stack(other_stack);
 	printf("BACKTRACE");
