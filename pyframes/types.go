@@ -48,8 +48,13 @@ type Offsets struct {
 	CodeQualname  uint32 // co_qualname, 3.11+; NoField before
 	CodeBytes     uint32 // co_code (object) or co_code_adaptive (in line)
 	CodeFlags     uint32 // co_flags
+	// CodeFirstTraceable is _co_firsttraceable, 3.11+: a frame that has not come
+	// to this instruction (in code units) is incomplete and CPython hides it.
+	CodeFirstTraceable uint32
 
 	TypeOffset  uint32 // PyObject.ob_type
+	TypeName    uint32 // PyTypeObject.tp_name
+	TypeMembers uint32 // PyTypeObject.tp_members
 	BytesSize   uint32 // PyBytesObject.ob_size
 	BytesData   uint32 // PyBytesObject.ob_sval
 	UnicodeLen  uint32 // PyASCIIObject.length
