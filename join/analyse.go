@@ -30,6 +30,14 @@ type Options struct {
 	Workers int
 }
 
+// WithDefaults returns the options that take effect.
+func (o Options) WithDefaults() Options {
+	if o.Workers <= 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	return o
+}
+
 // Errors of [Analyse] that a person can do something about.
 var (
 	// ErrNoThread: the recording has no such thread; leave Threads empty to see all.
@@ -40,19 +48,63 @@ var (
 
 // input is a recording as analysis needs it.
 type input struct {
-	meta    recording.Meta
-	stack   func(id uint32) *recording.Stack // nil if there is none
-	frame   func(id uint32) *recording.Frame // nil if there is none
-	events  iter.Seq2[sched.Event, error]    // in time order
-	samples iter.Seq2[recording.Sample, error]
+	meta     recording.Meta
+	stack    func(id uint32) *recording.Stack // nil if there is none
+	frame    func(id uint32) *recording.Frame // nil if there is none
+	events   iter.Seq2[sched.Event, error]    // in time order
+	slabs    []execgraph.Slab                 // the same, cut; nil if it cannot be
+	samples  iter.Seq2[recording.Sample, error]
+	warnings func() []string // asked at the end: reading adds to them
+}
+
+// slabber is a source that can be read at several places at once.
+type slabber interface {
+	Slabs(n int) []recording.Slab
+	EventsIn(recording.Slab) iter.Seq2[sched.Event, error]
+}
+
+// slabsPerWorker: slabs of equal bytes still take unequal time.
+const slabsPerWorker = 4
+
+// Analyse makes a profile of a recording. Damage and loss are in the profile's
+// warnings; an error means that there is nothing to show.
+func Analyse(src recording.Source, opt Options) (*Profile, error) {
+	frames, err := src.Frames()
+	if err != nil {
+		return nil, fmt.Errorf("read frames: %w", err)
+	}
+	stacks, err := src.Stacks()
+	if err != nil {
+		return nil, fmt.Errorf("read stacks: %w", err)
+	}
+	opt = opt.WithDefaults()
+	in := input{
+		meta: src.Meta(), events: src.Events(), samples: src.Samples(), warnings: src.Warnings,
+		stack: func(id uint32) *recording.Stack {
+			if int64(id) >= int64(len(stacks)) || stacks[id].ID == 0 {
+				return nil
+			}
+			return &stacks[id]
+		},
+		frame: func(id uint32) *recording.Frame {
+			if int64(id) >= int64(len(frames)) || frames[id].ID == 0 {
+				return nil
+			}
+			return &frames[id]
+		},
+	}
+	if s, ok := src.(slabber); ok && opt.Workers > 1 {
+		for _, slab := range s.Slabs(slabsPerWorker * opt.Workers) {
+			in.slabs = append(in.slabs, func() iter.Seq2[sched.Event, error] { return s.EventsIn(slab) })
+		}
+	}
+	return analyse(in, opt)
 }
 
 // analyse makes a profile of a recording.
 func analyse(in input, opt Options) (*Profile, error) {
-	if opt.Workers <= 0 {
-		opt.Workers = runtime.GOMAXPROCS(0)
-	}
-	g, err := graphOf(&in)
+	opt = opt.WithDefaults()
+	g, err := graphOf(&in, opt.Workers)
 	if err != nil {
 		return nil, err
 	}
@@ -98,15 +150,22 @@ func analyse(in input, opt Options) (*Profile, error) {
 		p.OffThread += r.off
 	}
 	p.Verdicts, p.Reasons = j.countStacks(results)
-	p.Warnings = warnings(&in.meta, g, p)
+	p.Warnings = append(in.warnings(), warnings(&in.meta, g, p)...)
 	return p, nil
 }
 
 // graphOf builds the execution graph over the recording's time. A recording
 // whose end nobody wrote ends with its last event or sample.
-func graphOf(in *input) (*execgraph.Graph, error) {
-	b := execgraph.NewBuilder(execgraph.Options{})
+func graphOf(in *input, workers int) (*execgraph.Graph, error) {
 	begin, end := in.meta.BeginNs, in.meta.EndNs
+	if in.slabs != nil && end > begin {
+		g, err := execgraph.Build(execgraph.Options{}, in.slabs, begin, end, workers)
+		if err != nil {
+			return nil, fmt.Errorf("read events: %w", err)
+		}
+		return g, nil
+	}
+	b := execgraph.NewBuilder(execgraph.Options{})
 	last := begin
 	for ev, err := range in.events {
 		if err != nil {

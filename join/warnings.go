@@ -13,13 +13,13 @@ import (
 // the same again.
 const maxPathWarnings = 20
 
-// warnings says in words what the numbers of a profile do not know, the
-// recording's own words first.
+// warnings says in words what the numbers of a profile do not know, apart from
+// what the recording says of itself.
 func warnings(meta *recording.Meta, g *execgraph.Graph, p *Profile) []string {
-	out := append([]string{}, meta.Warnings...)
+	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if !meta.Complete {
-		say("the recorder did not finish: what it had not yet written is missing, and so are its own counts of loss")
+	if meta.EndNs <= meta.BeginNs {
+		say("the recording has no end: it is taken to end with its last event or sample")
 	}
 	loss := &meta.Loss
 	if loss.Samples > 0 {
