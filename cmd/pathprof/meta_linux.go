@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"pathprof/perfevent"
+	"pathprof/perfevent/recording"
+)
+
+// fillMeta says what is about to be recorded.
+func (s *session) fillMeta() {
+	m := &s.meta
+	info := s.counters.Info()
+	m.Format = recording.FormatVersion
+	m.Host, _ = os.Hostname()
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		m.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	m.Arch, m.CPUs, m.PageSize = runtime.GOARCH, len(info.CPUs), os.Getpagesize()
+	m.Clock, m.ClockSource = "monotonic", perfevent.ClockSource()
+	m.Event, m.AskedEvent, m.EventNote = info.Event.String(), info.AskedEvent.String(), info.Note
+	m.Unit = "count"
+	if info.Event.IsClock() {
+		m.Unit = "nanoseconds"
+	}
+	m.Period, m.FreqHz, m.AskedHz = int64(info.Period), info.FreqHz, info.AskedHz
+	m.Scope = "system"
+	if s.opt.onlyTargets {
+		m.Scope = "process"
+	}
+	m.Version = version()
+	m.Options = s.opt.asked
+	s.fillTargets()
+	if irqs, err := perfevent.IRQNames(); err == nil {
+		m.IRQs = irqs
+	}
+}
+
+func (s *session) fillTargets() {
+	s.meta.Targets = nil
+	for _, t := range s.targets.list() {
+		s.meta.Targets = append(s.meta.Targets, recording.Target{PID: t.pid, Name: t.name, Command: t.command})
+	}
+}
+
+// fillEnd says what was recorded, and what was not.
+func (s *session) fillEnd() error {
+	m := &s.meta
+	s.fillTargets()
+	m.Interpreters = s.watch.interpreters()
+	m.Samples, m.Events = s.samples, s.events
+	losses, err := s.capture.Losses()
+	if err != nil {
+		return err
+	}
+	m.Loss = recording.Loss{Unresolved: s.resolve.unresolved, SideBand: s.watch.lost()}
+	m.LossPerCPU = nil
+	for _, l := range losses {
+		one := recording.Loss{Events: l.Events, Samples: l.Samples, ThinnedStacks: l.Thinned, IdleSkipped: l.Idle}
+		m.LossPerCPU = append(m.LossPerCPU, one)
+		m.Loss.Events += one.Events
+		m.Loss.Samples += one.Samples
+		m.Loss.ThinnedStacks += one.ThinnedStacks
+		m.Loss.IdleSkipped += one.IdleSkipped
+	}
+	if n := s.capture.Undecodable(); n > 0 {
+		m.Warnings = append(m.Warnings, fmt.Sprintf("%d records had an unknown form", n))
+	}
+	s.fillRates()
+	return nil
+}
+
+// fillRates computes the achieved rate: samples over the time in which tasks of
+// the scope ran. Whether an idle CPU's clock overflows at all differs by kernel.
+func (s *session) fillRates() {
+	m := &s.meta
+	var busy int64
+	for i := range s.cpus {
+		c := &s.cpus[i]
+		busy += c.busy
+		if !c.switched && c.sampled {
+			busy += m.EndNs - m.BeginNs // one task all the time
+		}
+	}
+	if busy > 0 {
+		m.AchievedHz = float64(m.Samples+m.Loss.Samples) / (float64(busy) / 1e9)
+	}
+	t, err := s.counters.Throttles()
+	if err != nil {
+		m.Warnings = append(m.Warnings, fmt.Sprintf("throttling not known: %v", err))
+		return
+	}
+	m.Loss.Throttled = t.Throttled
+	if t.Throttled > 0 {
+		m.Warnings = append(m.Warnings, fmt.Sprintf(
+			"the kernel throttled the counters %d times (%v): raise kernel.perf_event_max_sample_rate or the period",
+			t.Throttled, t.Stopped))
+	}
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"pathprof/join/sched"
+	"pathprof/perfevent"
+	"pathprof/perfevent/bpf"
+	"pathprof/perfevent/recording"
+	"pathprof/unwind"
+)
+
+// pollEvery is how often the rings are emptied. Names of code objects are read
+// then: a process that ends sooner takes them with it, see resolver.forked.
+const pollEvery = 20 * time.Millisecond
+
+// session is one recording in progress.
+type session struct {
+	opt      recordOptions
+	counters *perfevent.Counters
+	capture  *bpf.Capture
+	out      *recording.Writer
+	resolve  *resolver
+	watch    *watcher
+	targets  *targets
+	meta     recording.Meta
+
+	cpus            []cpuState
+	samples, events uint64
+	rec             bpf.Record
+	flushed         time.Time
+}
+
+// cpuState is what the session keeps of each CPU.
+type cpuState struct {
+	batch []sched.Event // of one poll, to be sorted
+	// since the current task runs; busy time of tasks that are sampled, ns.
+	since, busy int64
+	switched    bool
+	sampled     bool
+}
+
+// record captures until the context ends, the duration is over, every target
+// has ended, the recording is full, or writing it is impossible.
+func record(ctx context.Context, opt recordOptions) (summary, error) {
+	if err := perfevent.CheckRecord(); err != nil {
+		return summary{}, err
+	}
+	s := &session{opt: opt}
+	defer s.close()
+	if err := s.open(); err != nil {
+		return summary{}, err
+	}
+	if err := s.begin(); err != nil {
+		s.out.Close(s.meta)
+		return summary{}, err
+	}
+	why, err := s.run(ctx)
+	return s.finish(why, err)
+}
+
+// open prepares everything; nothing is recorded yet.
+func (s *session) open() error {
+	kernel := make(chan *unwind.KernelSymbols, 1)
+	go func() { kernel <- readKernelSymbols() }()
+	var err error
+	if s.targets, err = openTargets(s.opt); err != nil {
+		return err
+	}
+	if s.counters, err = perfevent.Open(perfevent.Config{
+		Event: s.opt.event, Period: s.opt.period, FreqHz: s.opt.freqHz,
+	}); err != nil {
+		return err
+	}
+	if s.capture, err = bpf.Open(bpf.Config{OnlyTargets: s.opt.onlyTargets}); err != nil {
+		return err
+	}
+	s.fillMeta()
+	if s.out, err = recording.Create(s.opt.out, s.meta, recording.Options{}); err != nil {
+		return err
+	}
+	s.resolve = newResolver(s.out, <-kernel)
+	s.watch, err = newWatcher(s.capture, s.targets, s.opt)
+	return err
+}
+
+func readKernelSymbols() *unwind.KernelSymbols {
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	k, err := unwind.ParseKallsyms(f)
+	if err != nil {
+		return nil // addresses stay; `pathprof check` tells why
+	}
+	return k
+}
+
+// begin makes the targets known, starts the counters and dumps the tasks.
+func (s *session) begin() error {
+	for _, t := range s.targets.list() {
+		if err := s.watch.know(t.pid); err != nil {
+			return err
+		}
+		if t.interp == nil {
+			continue
+		}
+		if err := s.resolve.setPython(t.pid, t.interp); err != nil {
+			return fmt.Errorf("read memory of process %d: %w", t.pid, err)
+		}
+	}
+	for _, c := range s.counters.FDs() {
+		if err := s.capture.AttachCounter(c.FD); err != nil {
+			return err
+		}
+		s.cpu(int32(c.CPU))
+	}
+	if err := s.counters.Enable(); err != nil {
+		return err
+	}
+	if err := s.dumpTasks(); err != nil {
+		return err
+	}
+	s.watch.start()
+	s.meta.BeginNs = perfevent.MonotonicNow()
+	s.meta.RealtimeOffsetBeginNs, _ = perfevent.RealtimeOffset()
+	for i := range s.cpus {
+		s.cpus[i].since = s.meta.BeginNs
+	}
+	s.flushed = time.Now()
+	return s.targets.release()
+}
+
+// run polls until something ends the recording, and says what.
+func (s *session) run(ctx context.Context) (why string, err error) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	begin := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return "interrupted", nil
+		case <-tick.C:
+		}
+		if err := s.poll(); err != nil {
+			return "", err
+		}
+		if s.opt.progress != nil {
+			s.opt.progress(s.state(time.Since(begin)))
+		}
+		switch {
+		case s.opt.duration > 0 && time.Since(begin) >= s.opt.duration:
+			return "duration", nil
+		case s.targets.ended():
+			return "target ended", nil
+		case s.opt.maxBytes > 0 && s.out.Size() >= s.opt.maxBytes:
+			return fmt.Sprintf("the recording reached %d bytes (--max-size)", s.opt.maxBytes), nil
+		}
+	}
+}
+
+// poll writes what the rings hold, and flushes it once a second.
+func (s *session) poll() error {
+	s.watch.apply(s.resolve)
+	if err := s.capture.Poll(&s.rec, s.handle); err != nil {
+		return err
+	}
+	for i := range s.cpus {
+		if err := s.writeBatch(&s.cpus[i]); err != nil {
+			return err
+		}
+	}
+	s.watch.bury(s.resolve)
+	if time.Since(s.flushed) < time.Second {
+		return nil
+	}
+	s.flushed = time.Now()
+	return s.out.Flush()
+}
+
+// writeBatch writes a CPU's events of one poll in time order: an interrupt's
+// event may have overtaken the one it interrupted.
+func (s *session) writeBatch(c *cpuState) error {
+	slices.SortStableFunc(c.batch, func(a, b sched.Event) int { return compareUint(uint64(a.Time), uint64(b.Time)) })
+	for _, ev := range c.batch {
+		if err := s.out.Event(ev); err != nil {
+			return err
+		}
+	}
+	s.events += uint64(len(c.batch))
+	c.batch = c.batch[:0]
+	return nil
+}
+
+func (s *session) cpu(n int32) *cpuState {
+	for int(n) >= len(s.cpus) {
+		s.cpus = append(s.cpus, cpuState{})
+	}
+	return &s.cpus[n]
+}
+
+// handle takes one record from a ring.
+func (s *session) handle(rec *bpf.Record) error {
+	ev := rec.Event
+	c := s.cpu(ev.CPU)
+	if rec.Sample {
+		return s.sample(c, rec)
+	}
+	if rec.HasStack {
+		id, err := s.resolve.stack(ev.Task.PID, &rec.Stack)
+		if err != nil {
+			return err
+		}
+		ev.Stack = id
+	}
+	if ev.Kind == sched.KindSwitch {
+		if ev.Task.TID != 0 && (!s.opt.onlyTargets || s.targets.has(ev.Task.PID)) {
+			c.busy += max(0, ev.Time-max(c.since, s.meta.BeginNs))
+		}
+		c.since, c.switched = ev.Time, true
+	}
+	c.batch = append(c.batch, ev)
+	return nil
+}
+
+func (s *session) sample(c *cpuState, rec *bpf.Record) error {
+	ev := &rec.Event
+	id, err := s.resolve.stack(ev.Task.PID, &rec.Stack)
+	if err != nil {
+		return err
+	}
+	c.sampled = true
+	s.samples++
+	s.watch.sampled(ev.Task.PID)
+	return s.out.Sample(recording.Sample{
+		Time: ev.Time, CPU: ev.CPU, PID: ev.Task.PID, TID: ev.Task.TID,
+		Stack: id, Value: rec.Value, Kernel: rec.KernelMode, Ctx: ev.Ctx,
+	})
+}
+
+// finish stops the counters, takes what the rings still hold and completes the
+// recording. cause is why it ended early, if it did.
+func (s *session) finish(why string, cause error) (summary, error) {
+	stopErr := s.counters.Disable()
+	s.meta.EndNs = perfevent.MonotonicNow()
+	s.meta.RealtimeOffsetEndNs, _ = perfevent.RealtimeOffset()
+	if cause == nil {
+		cause = s.poll()
+	}
+	if cause != nil {
+		why = cause.Error()
+	}
+	s.meta.Stopped = why
+	if err := s.fillEnd(); err != nil && cause == nil {
+		cause = err
+	}
+	if err := s.out.Close(s.meta); cause == nil {
+		cause = err
+	}
+	sum := summary{dir: s.opt.out, meta: s.meta, bytes: s.out.Size()}
+	return sum, errors.Join(cause, stopErr)
+}
+
+// state is what the live line shows.
+func (s *session) state(elapsed time.Duration) progress {
+	p := progress{elapsed: elapsed, samples: s.samples, events: s.events, bytes: s.out.Size()}
+	if losses, err := s.capture.Losses(); err == nil {
+		for _, l := range losses {
+			p.lost += l.Events + l.Samples
+		}
+	}
+	return p
+}
+
+// close releases everything, in the order in which one needs the other.
+func (s *session) close() {
+	if s.watch != nil {
+		s.watch.close()
+	}
+	if s.capture != nil {
+		s.capture.Close()
+	}
+	if s.counters != nil {
+		s.counters.Close()
+	}
+	if s.targets != nil {
+		s.targets.close()
+	}
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"pathprof/perfevent"
+	"pathprof/perfevent/bpf"
+	"pathprof/perfevent/recording"
+	"pathprof/pyframes"
+	"pathprof/unwind/proc"
+)
+
+// watcher follows processes as they come and go: it looks for interpreters in
+// those that are there and in each that maps one later, tells the kernel
+// programs at once, and the resolver before the next poll.
+type watcher struct {
+	capture *bpf.Capture
+	targets *targets
+	opt     recordOptions
+	side    *perfevent.SideBand
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+
+	mu      sync.Mutex
+	news    []news
+	interps map[int32]*recording.Interpreter
+	seen    map[int32]bool // processes with samples
+	graves  [][]int32      // processes that ended, by poll
+}
+
+// news is one thing the resolver must be told.
+type news struct {
+	record perfevent.Record
+	interp *pyframes.Interp // set: found in process record.PID
+}
+
+func newWatcher(capture *bpf.Capture, targets *targets, opt recordOptions) (*watcher, error) {
+	side, err := perfevent.OpenSideBand(perfevent.SideBandConfig{})
+	if err != nil {
+		return nil, err
+	}
+	return &watcher{
+		capture: capture, targets: targets, opt: opt, side: side,
+		interps: map[int32]*recording.Interpreter{}, seen: map[int32]bool{},
+	}, nil
+}
+
+// know tells the kernel programs what is known of a target.
+func (w *watcher) know(pid int32) error {
+	w.targets.mu.Lock()
+	g := w.targets.byPID[pid]
+	w.targets.mu.Unlock()
+	p := bpf.Process{Target: g != nil, Children: g != nil && w.opt.children}
+	if g != nil && g.interp != nil {
+		p.Python = pythonOf(g.interp)
+		w.noteInterp(pid, g.interp, nil)
+	}
+	return w.capture.SetProcess(pid, p)
+}
+
+func pythonOf(in *pyframes.Interp) *bpf.Python {
+	return &bpf.Python{RuntimeAddr: in.RuntimeAddr, Offsets: in.Runtime.Offsets}
+}
+
+// start begins to listen, and looks at the processes that exist already.
+func (w *watcher) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	w.done.Go(func() {
+		if !w.opt.onlyTargets {
+			w.scan(ctx)
+		}
+		for {
+			var rec perfevent.Record
+			if err := w.side.ReadInto(ctx, &rec); err != nil {
+				return
+			}
+			w.take(rec)
+		}
+	})
+}
+
+// scan looks for interpreters in all processes: a path leads through tasks
+// nobody named beforehand.
+func (w *watcher) scan(ctx context.Context) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		pid, err := strconv.ParseInt(e.Name(), 10, 32)
+		if err != nil || ctx.Err() != nil || w.targets.has(int32(pid)) {
+			continue
+		}
+		w.find(int32(pid))
+	}
+}
+
+// take handles one side-band record.
+func (w *watcher) take(rec perfevent.Record) {
+	w.mu.Lock()
+	w.news = append(w.news, news{record: rec})
+	w.mu.Unlock()
+	switch rec.Kind {
+	case perfevent.KindFork:
+		if w.opt.children && !rec.IsThread() && w.targets.has(rec.PPID) {
+			w.targets.addChild(rec.PID)
+		}
+	case perfevent.KindMmap:
+		if strings.Contains(rec.Name, "python") && (!w.opt.onlyTargets || w.targets.has(rec.PID)) {
+			w.find(rec.PID)
+		}
+	}
+}
+
+// find looks for an interpreter in a process and makes it known.
+func (w *watcher) find(pid int32) {
+	in, err := pyframes.Find(int(pid), w.targets.cache)
+	if err != nil {
+		if !errors.Is(err, pyframes.ErrNotPython) && !errors.Is(err, os.ErrNotExist) {
+			w.noteInterp(pid, nil, err)
+		}
+		return
+	}
+	w.targets.mu.Lock()
+	g := w.targets.byPID[pid]
+	if g != nil {
+		g.interp = in
+	}
+	w.targets.mu.Unlock()
+	p := bpf.Process{Target: g != nil, Children: g != nil && w.opt.children, Python: pythonOf(in)}
+	if err := w.capture.SetProcess(pid, p); err != nil {
+		w.noteInterp(pid, in, err)
+		return
+	}
+	w.noteInterp(pid, in, nil)
+	w.mu.Lock()
+	w.news = append(w.news, news{record: perfevent.Record{PID: pid}, interp: in})
+	w.mu.Unlock()
+}
+
+// noteInterp keeps what the recording says of a process' interpreter.
+func (w *watcher) noteInterp(pid int32, in *pyframes.Interp, refused error) {
+	n := &recording.Interpreter{PID: pid}
+	if in != nil {
+		n.Version, n.Path, n.BuildID, n.Offsets = in.Runtime.Version, in.Path, in.BuildID, in.Runtime.Source
+	}
+	if refused != nil {
+		n.Refused = refused.Error()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.interps[pid] = n
+}
+
+// apply tells the resolver what happened since the last poll.
+func (w *watcher) apply(r *resolver) {
+	w.mu.Lock()
+	list := w.news
+	w.news = nil
+	w.mu.Unlock()
+	for len(w.graves) < graveDepth {
+		w.graves = append(w.graves, nil)
+	}
+	for _, n := range list {
+		w.applyOne(r, n)
+	}
+}
+
+func (w *watcher) applyOne(r *resolver, n news) {
+	rec := &n.record
+	switch {
+	case n.interp != nil:
+		if err := r.setPython(rec.PID, n.interp); err != nil && !errors.Is(err, os.ErrNotExist) {
+			w.noteInterp(rec.PID, n.interp, err)
+		}
+	case rec.Kind == perfevent.KindFork && !rec.IsThread():
+		r.forked(rec.PPID, rec.PID)
+	case rec.Kind == perfevent.KindComm && rec.Exec:
+		r.executed(rec.PID)
+	case rec.Kind == perfevent.KindMmap:
+		r.mapped(rec.PID, proc.Mapping{
+			Start: rec.Addr, End: rec.Addr + rec.Len, Offset: rec.Pgoff, Exec: true, Path: rec.Name,
+		})
+	case rec.Kind == perfevent.KindExit && rec.PID == rec.TID:
+		last := len(w.graves) - 1
+		w.graves[last] = append(w.graves[last], rec.PID)
+	}
+}
+
+// graveDepth is for how many polls an ended process stays known: its last
+// samples may come out of a ring after the news of its end.
+const graveDepth = 3
+
+// bury forgets processes that ended some polls ago.
+func (w *watcher) bury(r *resolver) {
+	for _, pid := range w.graves[0] {
+		if _, err := os.Stat("/proc/" + strconv.Itoa(int(pid))); err == nil {
+			continue // only its first thread ended, or the number is in use again
+		}
+		r.exited(pid)
+		if err := w.capture.RemoveProcess(pid); err != nil {
+			continue // nothing depends on it
+		}
+	}
+	w.graves = append(w.graves[1:], nil)
+}
+
+// sampled notes that a process is on record.
+func (w *watcher) sampled(pid int32) { w.seen[pid] = true }
+
+// interpreters returns those of the targets and of processes with samples.
+func (w *watcher) interpreters() []recording.Interpreter {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []recording.Interpreter
+	for pid, in := range w.interps {
+		if w.seen[pid] || w.targets.has(pid) {
+			list = append(list, *in)
+		}
+	}
+	slices.SortFunc(list, func(a, b recording.Interpreter) int { return int(a.PID) - int(b.PID) })
+	return list
+}
+
+// lost counts side-band records without room.
+func (w *watcher) lost() uint64 {
+	st := w.side.Stats()
+	return st.Lost + st.Malformed
+}
+
+func (w *watcher) close() {
+	if w.cancel != nil {
+		w.cancel()
+		w.done.Wait()
+	}
+	w.side.Close()
+}
