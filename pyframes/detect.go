@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pyframes
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// ErrNotPython says that a file or a process holds no CPython.
+var ErrNotPython = errors.New("no CPython")
+
+// UnsupportedError says why a CPython cannot be read.
+type UnsupportedError struct {
+	Version string // e.g. 3.7.16; empty if unknown
+	Why     string
+}
+
+func (e *UnsupportedError) Error() string {
+	return strings.TrimSpace("CPython "+e.Version) + " is not supported: " + e.Why
+}
+
+// Runtime is a CPython found in an ELF file: it holds for every process that
+// maps the file.
+type Runtime struct {
+	Version string // e.g. 3.11.7
+	Offsets Offsets
+	// RuntimeVaddr is the address of _PyRuntime in the file.
+	RuntimeVaddr uint64
+	// EvalRanges are the evaluation function's parts in the file, [from, to);
+	// empty if the file has no symbol for it.
+	EvalRanges [][2]uint64
+	// Source of the offsets, in words.
+	Source string
+
+	members memberTables
+}
+
+// The versions that can be read: 3.minMinor to 3.maxMinor.
+const minMinor, maxMinor = 8, 13
+
+// maxSymbols bounds the bytes of a symbol or string table: libpython's have some
+// hundred thousand.
+const maxSymbols = 256 << 20
+
+// Detect looks for a CPython runtime in an ELF file. path is where the file was
+// found; its name can tell the version. The error is ErrNotPython, an
+// *UnsupportedError, or one of reading.
+func Detect(r io.ReaderAt, path string) (rt *Runtime, err error) {
+	// debug/elf has panicked on damaged files; a mapped file is hostile input.
+	defer func() {
+		if p := recover(); p != nil {
+			rt, err = nil, fmt.Errorf("ELF file %s: %v", path, p)
+		}
+	}()
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return nil, ErrNotPython
+	}
+	d := &detector{file: f, path: path}
+	if err := d.symbols(); err != nil {
+		return nil, err
+	}
+	runtime, ok := d.known["_PyRuntime"]
+	if !ok {
+		return nil, d.absent()
+	}
+	version, err := d.version()
+	if err != nil {
+		return nil, err
+	}
+	rt = &Runtime{Version: version, RuntimeVaddr: runtime, EvalRanges: d.eval}
+	return rt, d.offsets(rt)
+}
+
+// detector gathers what one file tells.
+type detector struct {
+	file  *elf.File
+	path  string
+	known map[string]uint64 // addresses of symbols of interest
+	eval  [][2]uint64
+}
+
+// wanted symbols: the runtime, the version, the types whose member tables are
+// read, and marks of builds with another layout.
+var wanted = map[string]bool{
+	"_PyRuntime": true, "Py_Version": true, "Py_GetVersion": true, "Py_Main": true, "PyEval_EvalFrameEx": true,
+	"PyCode_Type": true, "PyFrame_Type": true, "_PyThreadState_Current": true, "_Py_RefTotal": true,
+	"_Py_NegativeRefcount": true,
+}
+
+// symbols reads .dynsym, which is small and always there, then .symtab for the
+// evaluation function's parts.
+func (d *detector) symbols() error {
+	d.known = map[string]uint64{}
+	for _, name := range []string{".dynsym", ".symtab"} {
+		s := d.file.Section(name)
+		if s == nil || s.Type == elf.SHT_NOBITS {
+			continue
+		}
+		if s.Size > maxSymbols {
+			return fmt.Errorf("ELF file %s: %s of %d bytes", d.path, name, s.Size)
+		}
+		if name == ".symtab" && d.known["_PyRuntime"] == 0 && !d.mayBePython() {
+			continue // a large static program that is none
+		}
+		read := d.file.DynamicSymbols
+		if name == ".symtab" {
+			read = d.file.Symbols
+		}
+		list, err := read()
+		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+			return fmt.Errorf("ELF file %s: %w", d.path, err)
+		}
+		for _, sym := range list {
+			d.symbol(sym)
+		}
+	}
+	if s := d.file.Section(".PyRuntime"); s != nil && d.known["_PyRuntime"] == 0 {
+		d.known["_PyRuntime"] = s.Addr // 3.10 and newer, also when stripped
+	}
+	return nil
+}
+
+func (d *detector) mayBePython() bool {
+	return strings.Contains(d.path, "python") || d.file.Section(".PyRuntime") != nil
+}
+
+func (d *detector) symbol(s elf.Symbol) {
+	if s.Section == elf.SHN_UNDEF || s.Value == 0 {
+		return
+	}
+	if wanted[s.Name] {
+		d.known[s.Name] = s.Value
+	}
+	name, _, _ := strings.Cut(s.Name, ".") // .cold and .part pieces belong to it
+	if name != "_PyEval_EvalFrameDefault" || elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Size == 0 {
+		return
+	}
+	r := [2]uint64{s.Value, s.Value + s.Size}
+	for _, have := range d.eval {
+		if have == r {
+			return
+		}
+	}
+	d.eval = append(d.eval, r)
+}
+
+// absent says what a file without _PyRuntime is.
+func (d *detector) absent() error {
+	_, old := d.known["_PyThreadState_Current"]
+	_, eval := d.known["PyEval_EvalFrameEx"]
+	if !old && !eval {
+		return ErrNotPython
+	}
+	version, err := d.version()
+	if err != nil {
+		version = ""
+	}
+	return unsupported(version)
+}
+
+func unsupported(version string) error {
+	return &UnsupportedError{version, fmt.Sprintf("3.%d to 3.%d are", minMinor, maxMinor)}
+}
+
+// version finds the full version: Py_Version (3.11+), else the text that
+// Py_GetVersion begins with, checked against the file's name.
+func (d *detector) version() (string, error) {
+	if addr, ok := d.known["Py_Version"]; ok {
+		if b, err := d.read(addr, 4); err == nil {
+			hex := d.file.ByteOrder.Uint32(b)
+			return hexVersion(hex), nil
+		}
+	}
+	major, minor, ok := d.namedVersion()
+	text := d.versionText(major, minor)
+	switch {
+	case text != "":
+		return text, nil
+	case ok:
+		return fmt.Sprintf("%d.%d", major, minor), nil
+	}
+	return "", &UnsupportedError{"", "its version could not be found in " + d.path}
+}
+
+// hexVersion formats PY_VERSION_HEX: major, minor, micro, level and serial.
+func hexVersion(hex uint32) string {
+	v := fmt.Sprintf("%d.%d.%d", hex>>24, hex>>16&0xff, hex>>8&0xff)
+	if level := hex >> 4 & 0xf; level != 0xf {
+		v += fmt.Sprintf("%c%d", "??????????abrc??"[level], hex&0xf)
+	}
+	return v
+}
+
+var versionName = regexp.MustCompile(`python(\d)\.(\d+)`)
+
+// namedVersion takes the version from the library's own name, else the path's.
+func (d *detector) namedVersion() (major, minor int, ok bool) {
+	names := []string{}
+	if so, err := d.file.DynString(elf.DT_SONAME); err == nil {
+		names = append(names, so...)
+	}
+	for _, name := range append(names, d.path) {
+		if m := versionName.FindAllStringSubmatch(name, -1); m != nil {
+			last := m[len(m)-1]
+			major, _ = strconv.Atoi(last[1])
+			minor, _ = strconv.Atoi(last[2])
+			return major, minor, true
+		}
+	}
+	return 0, 0, false
+}
+
+// versionText looks for a version in the read-only data, where PY_VERSION is a
+// string of its own. 0 as major stands for any.
+func (d *detector) versionText(major, minor int) string {
+	s := d.file.Section(".rodata")
+	if s == nil || s.Size > maxSymbols {
+		return ""
+	}
+	data, err := s.Data()
+	if err != nil {
+		return ""
+	}
+	pattern := `\x00([23]\.\d{1,2}\.\d{1,2}(?:[abrc]+\d+)?\+?)\x00`
+	if major != 0 {
+		pattern = fmt.Sprintf(`\x00(%d\.%d\.\d{1,2}(?:[abrc]+\d+)?\+?)\x00`, major, minor)
+	}
+	if m := regexp.MustCompile(pattern).FindSubmatch(data); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+// read reads bytes at an address of the file.
+func (d *detector) read(addr uint64, n int) ([]byte, error) {
+	for _, p := range d.file.Progs {
+		if p.Type == elf.PT_LOAD && p.Vaddr <= addr && addr-p.Vaddr <= p.Filesz && uint64(n) <= p.Filesz-(addr-p.Vaddr) {
+			b := make([]byte, n)
+			_, err := p.ReadAt(b, int64(addr-p.Vaddr))
+			return b, err
+		}
+	}
+	return nil, fmt.Errorf("address %#x: not in the file", addr)
+}
+
+// offsets chooses the table of the version and compares it with what the file
+// itself says.
+func (d *detector) offsets(rt *Runtime) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(rt.Version, "%d.%d", &major, &minor); err != nil || major != 3 || minor < minMinor || minor > maxMinor {
+		return unsupported(rt.Version)
+	}
+	if d.file.Class != elf.ELFCLASS64 {
+		return &UnsupportedError{rt.Version, "32-bit programs are not"}
+	}
+	if _, debug := d.known["_Py_NegativeRefcount"]; debug && minor < 12 {
+		return &UnsupportedError{rt.Version, "debug builds are not"}
+	}
+	if strings.Contains(d.path, fmt.Sprintf("python3.%dt", minor)) {
+		return &UnsupportedError{rt.Version, "free-threaded builds are not"}
+	}
+	if strings.Contains(d.path, fmt.Sprintf("python3.%dd", minor)) {
+		return &UnsupportedError{rt.Version, "debug builds are not"}
+	}
+	rt.Offsets = tables[minor]
+	rt.Source = "headers of 3." + strconv.Itoa(minor)
+	if minor >= 13 {
+		return d.checkDebugOffsets(rt)
+	}
+	// Older versions are compared with their member tables in a process.
+	rt.members = memberTables{code: d.known["PyCode_Type"], frame: d.known["PyFrame_Type"]}
+	return nil
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pyframes finds CPython interpreters in processes, walks their frames
+// and reads code objects, from memory alone: nothing runs in the target.
+//
+// Traps, by version:
+//
+//   - The "current" thread state variable is NULL while the GIL is released,
+//     exactly when waits happen. Thread states are found by id instead: by
+//     native_thread_id (3.11 and newer), or by thread_id, which is glibc's and
+//     musl's pthread_t, the thread pointer.
+//   - f_lasti counts bytes up to 3.9 and 2-byte units in 3.10. From 3.11 on a
+//     frame holds the address of an instruction: the one begun last (3.11,
+//     3.12, one unit before the code when nothing has run) or the executing
+//     one (3.13).
+//   - Up to 3.10 every Python frame has a C frame of the evaluation function.
+//     From 3.11 on one C frame carries a run of Python frames, which ends with
+//     an entry frame: is_entry in 3.11; in 3.12 and 3.13 the frame inside a
+//     shim on the C stack (owner 3), which is no frame of the program.
+//   - A code object can be freed and its address used again: [CodeKey] holds
+//     what changes with it, and [Process.ReadCode] compares.
+//   - co_qualname exists from 3.11 on.
+//   - Line tables have three forms; see [LineTable].
+//
+// Offsets come from two sources that must agree: a table generated from the
+// headers of each version (gen/main.go), and what the interpreter's own file
+// says: _Py_DebugOffsets (3.13), the member tables of its types (older).
+// Free-threaded and debug builds have other layouts and are refused.
+package pyframes

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pyframes
+
+import (
+	"cmp"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"pathprof/unwind/proc"
+)
+
+// Interp is the interpreter of a process.
+type Interp struct {
+	Runtime *Runtime
+	// Path of the file with _PyRuntime, as the process sees it.
+	Path, BuildID string
+	// Bias is the address in the process minus that in the file.
+	Bias uint64
+	// RuntimeAddr and EvalRanges are addresses in the process.
+	RuntimeAddr uint64
+	EvalRanges  [][2]uint64
+}
+
+// Cache remembers what files hold, also that they hold nothing. It is safe for
+// concurrent use.
+type Cache struct {
+	mu    sync.Mutex
+	files map[fileKey]*cached
+}
+
+type fileKey struct{ dev, inode uint64 }
+
+type cached struct {
+	once    sync.Once
+	runtime *Runtime
+	err     error
+	buildID string
+	loads   []elf.ProgHeader
+	members error // set once a process was compared
+	checked bool
+}
+
+// NewCache returns an empty cache.
+func NewCache() *Cache { return &Cache{files: map[fileKey]*cached{}} }
+
+func (c *Cache) file(m *proc.Mapping) *cached {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := fileKey{m.Dev, m.Inode}
+	f := c.files[key]
+	if f == nil {
+		f = &cached{}
+		c.files[key] = f
+	}
+	return f
+}
+
+// Find looks for a CPython in a process. It is quick for the many processes that
+// have none. The error is ErrNotPython, an *UnsupportedError, os.ErrNotExist if
+// the process is gone, or one of reading.
+func Find(pid int, cache *Cache) (*Interp, error) {
+	maps, err := proc.Maps(pid)
+	if err != nil {
+		return nil, err
+	}
+	var refused error
+	for _, m := range candidates(maps) {
+		f := cache.file(&m)
+		f.once.Do(func() { f.load(pid, m) })
+		switch {
+		case f.err == nil:
+			return f.interp(pid, maps, &m)
+		case errors.Is(f.err, ErrNotPython):
+		case refused == nil:
+			refused = f.err
+		}
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	return nil, ErrNotPython
+}
+
+// candidates are the first mappings of files that may hold a runtime, the most
+// likely first: libraries named for Python, programs so named, the program
+// itself, then libraries: an embedded interpreter may have any name, but its
+// code is writable data's neighbour, so a file without executable pages is none.
+func candidates(maps []proc.Mapping) []proc.Mapping {
+	var list []proc.Mapping
+	rank := map[fileKey]int{}
+	for _, m := range maps {
+		key := fileKey{m.Dev, m.Inode}
+		if m.Inode == 0 || !m.Exec || !strings.HasPrefix(m.Path, "/") {
+			continue
+		}
+		if _, seen := rank[key]; seen {
+			continue
+		}
+		rank[key] = likely(m.Path, len(list))
+		list = append(list, m)
+	}
+	slices.SortStableFunc(list, func(a, b proc.Mapping) int {
+		return cmp.Compare(rank[fileKey{a.Dev, a.Inode}], rank[fileKey{b.Dev, b.Inode}])
+	})
+	return list
+}
+
+func likely(path string, at int) int {
+	name := filepath.Base(path)
+	switch {
+	case strings.HasPrefix(name, "libpython"):
+		return 0
+	case strings.Contains(name, "python"):
+		return 1
+	case at == 0:
+		return 2
+	}
+	return 3
+}
+
+// load reads a file for the first time.
+func (f *cached) load(pid int, m proc.Mapping) {
+	file, err := proc.OpenMapped(pid, m)
+	if err != nil {
+		f.err = err
+		return
+	}
+	defer file.Close()
+	if f.runtime, f.err = Detect(file, m.Path); f.err != nil {
+		return
+	}
+	if f.buildID, err = proc.BuildID(file); err != nil && !errors.Is(err, proc.ErrNoBuildID) {
+		f.err = err
+		return
+	}
+	f.loads, f.err = loads(file)
+}
+
+func loads(r io.ReaderAt) ([]elf.ProgHeader, error) {
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return nil, fmt.Errorf("ELF file: %w", err)
+	}
+	var list []elf.ProgHeader
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD {
+			list = append(list, p.ProgHeader)
+		}
+	}
+	return list, nil
+}
+
+// interp places the runtime of a file in a process.
+func (f *cached) interp(pid int, maps []proc.Mapping, m *proc.Mapping) (*Interp, error) {
+	bias, ok := bias(f.loads, m)
+	if !ok {
+		return nil, fmt.Errorf("%s: its mapping fits none of its segments", m.Path)
+	}
+	in := &Interp{
+		Runtime: f.runtime, Path: m.Path, BuildID: f.buildID, Bias: bias,
+		RuntimeAddr: f.runtime.RuntimeVaddr + bias,
+	}
+	for _, r := range f.runtime.EvalRanges {
+		in.EvalRanges = append(in.EvalRanges, [2]uint64{r[0] + bias, r[1] + bias})
+	}
+	return in, f.compare(pid, in)
+}
+
+// compare checks the offsets against the process' own member tables, once a
+// file. Before the dynamic linker has relocated them they cannot be read.
+func (f *cached) compare(pid int, in *Interp) error {
+	if f.runtime.members == (memberTables{}) || f.checked {
+		return f.members
+	}
+	mem, err := proc.OpenMemory(pid)
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	n, err := f.runtime.members.check(mem, in.Bias, &f.runtime.Offsets)
+	switch {
+	case err != nil && n == 0 && !strings.Contains(err.Error(), "layout"):
+		return nil // not relocated yet
+	case err != nil:
+		f.members = &UnsupportedError{f.runtime.Version, err.Error()}
+	case n > 0:
+		f.runtime.Source += fmt.Sprintf(", %d of them equal to the process' member tables", n)
+	}
+	f.checked = true
+	return f.members
+}
+
+// bias is the difference between the addresses of a mapping and of the file.
+func bias(loads []elf.ProgHeader, m *proc.Mapping) (uint64, bool) {
+	page := uint64(os.Getpagesize())
+	for _, p := range loads {
+		if p.Flags&elf.PF_X == 0 {
+			continue
+		}
+		if first := p.Off &^ (page - 1); m.Offset >= first && m.Offset < p.Off+p.Filesz {
+			return m.Start - m.Offset + p.Off - p.Vaddr, true
+		}
+	}
+	return 0, false
+}
