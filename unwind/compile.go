@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -79,6 +80,9 @@ func compile(table *Table, fdes frame.FrameDescriptionEntries, patches []codePat
 		}
 	}
 	addPatches(w, patches, math.MaxUint64)
+	if w.full {
+		return fmt.Errorf("more than %d rows", maxRows)
+	}
 	return nil
 }
 

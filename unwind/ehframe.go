@@ -21,9 +21,18 @@ type frameData struct {
 	addr  uint64 // of .eh_frame; 0: the form of .debug_frame
 }
 
+// maxFrameData is several times what the largest programs have, and bounds the
+// rows that come of it.
+const maxFrameData = 256 << 20
+
 // readFrameData finds .eh_frame by its section or, where section headers were
 // stripped, by its header segment; else .debug_frame.
-func (f *elfFile) readFrameData() (frameData, error) {
+func (f *elfFile) readFrameData() (d frameData, err error) {
+	defer func() {
+		if err == nil && len(d.bytes) > maxFrameData {
+			d, err = frameData{}, fmt.Errorf("%d bytes of call frame information are too many", len(d.bytes))
+		}
+	}()
 	if s := f.Section(".eh_frame"); s != nil && s.Type != elf.SHT_NOBITS && s.Addr != 0 && s.Size > 4 {
 		b, err := f.data(s)
 		return frameData{b, s.Addr}, err
@@ -252,10 +261,13 @@ func signalReturn(machine elf.Machine) ([]byte, Rule) {
 func (f *elfFile) signalReturns(base uint64) []uint64 {
 	var found []uint64
 	pattern, _ := signalReturn(f.Machine)
+	budget := uint64(maxSection) // hostile segments may all show the same bytes
 	for _, l := range f.loads {
+		l.FileSize = min(l.FileSize, budget)
 		if !l.Exec || l.Vaddr < base || l.Vaddr-base > maxTablePC-l.FileSize {
 			continue
 		}
+		budget -= l.FileSize
 		for at := range f.search(l, pattern) {
 			found = append(found, l.Vaddr-base+at)
 			if len(found) == 16 {

@@ -298,6 +298,9 @@ func FuzzBuildTable(f *testing.F) {
 // Whole files as well: headers, notes, segments.
 func FuzzBuildTableELF(f *testing.F) {
 	f.Add(callTable(f))
+	if image := vdsoImage(f); image != nil {
+		f.Add(image)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		table, err := BuildTable(bytes.NewReader(b))
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // maxSection bounds what one section may occupy in memory once decompressed;
@@ -23,7 +24,10 @@ type elfFile struct {
 	*elf.File
 	r     io.ReaderAt
 	loads []Segment
+	code  []addrRange // executable, by start
 }
+
+type addrRange struct{ start, end uint64 }
 
 // Segment is a loadable part of an ELF file.
 type Segment struct {
@@ -48,7 +52,9 @@ func openELF(r io.ReaderAt) (f *elfFile, err error) {
 	if file.Machine != elf.EM_X86_64 && file.Machine != elf.EM_AARCH64 {
 		return nil, fmt.Errorf("read ELF headers: machine %v: %w", file.Machine, errors.ErrUnsupported)
 	}
-	return &elfFile{File: file, r: r, loads: loadSegments(file)}, nil
+	f = &elfFile{File: file, r: r, loads: loadSegments(file)}
+	f.code = f.codeRanges()
+	return f, nil
 }
 
 // guard turns a panic of a third-party decoder into an error.
@@ -84,29 +90,37 @@ func (f *elfFile) base() (uint64, error) {
 	return base, nil
 }
 
-// execRange returns the end of the executable section (or segment, where
-// section headers were stripped) around addr.
-func (f *elfFile) execRange(addr uint64) (end uint64, ok bool) {
+// codeRanges are the executable sections or, where section headers were
+// stripped, segments.
+func (f *elfFile) codeRanges() []addrRange {
 	const code = elf.SHF_ALLOC | elf.SHF_EXECINSTR
-	found := false
+	var ranges []addrRange
 	for _, s := range f.Sections {
-		if s.Flags&code != code {
-			continue
-		}
-		found = true
-		if addr >= s.Addr && addr-s.Addr < s.Size {
-			return s.Addr + s.Size, true
+		if s.Flags&code == code && s.Addr+s.Size > s.Addr {
+			ranges = append(ranges, addrRange{s.Addr, s.Addr + s.Size})
 		}
 	}
-	if found {
+	if len(ranges) == 0 {
+		for _, l := range f.loads {
+			if l.Exec && l.MemSize > 0 {
+				ranges = append(ranges, addrRange{l.Vaddr, l.Vaddr + l.MemSize})
+			}
+		}
+	}
+	slices.SortFunc(ranges, func(a, b addrRange) int { return cmp.Compare(a.start, b.start) })
+	return ranges
+}
+
+// execRange returns the end of the executable range around addr.
+func (f *elfFile) execRange(addr uint64) (end uint64, ok bool) {
+	i, found := slices.BinarySearchFunc(f.code, addr, func(r addrRange, addr uint64) int { return cmp.Compare(r.start, addr) })
+	if !found {
+		i--
+	}
+	if i < 0 || addr >= f.code[i].end {
 		return 0, false
 	}
-	for _, l := range f.loads {
-		if l.Exec && addr >= l.Vaddr && addr-l.Vaddr < l.MemSize {
-			return l.Vaddr + l.MemSize, true
-		}
-	}
-	return 0, false
+	return f.code[i].end, true
 }
 
 // section returns a section's bytes, nil if the file has none of this name.
@@ -186,10 +200,13 @@ func FileOffsetToVaddr(segments []Segment, off uint64) (uint64, bool) {
 
 // buildID is the file's GNU build id in hex, empty if it has none.
 func (f *elfFile) buildID() string {
+	const maxNotes, maxNote = 64, 1 << 16
+	notes := 0
 	for _, s := range f.Sections {
-		if s.Type != elf.SHT_NOTE {
+		if s.Type != elf.SHT_NOTE || s.Size > maxNote || notes == maxNotes {
 			continue
 		}
+		notes++
 		if b, err := f.data(s); err == nil {
 			if id := gnuBuildID(b); id != "" {
 				return id

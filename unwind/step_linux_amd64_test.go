@@ -319,7 +319,7 @@ func TestWalkInPython(t *testing.T) {
 				t.Fatalf("first walk: %v, %s", stop, tr.names(pcsOf(frames)))
 			}
 			tr.anchor(frames)
-			tr.compare(30_000, time.Now().Add(3*time.Second)).check(t, 0.999)
+			tr.compare(20_000, time.Now().Add(3*time.Second)).check(t, 0.999)
 		})
 	}
 }

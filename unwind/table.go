@@ -156,7 +156,11 @@ type rowWriter struct {
 	last  Rule   // most rules follow upon a like one
 	lastN uint32 // its number
 	floor uint64 // rows below are covered by what was written before
+	full  bool   // a row found no room
 }
+
+// maxRows is ten times what the largest libraries have.
+const maxRows = 32 << 20
 
 func newRowWriter(t *Table) *rowWriter {
 	t.Rules = append(t.Rules[:0], Rule{})
@@ -176,6 +180,10 @@ func (w *rowWriter) add(pc uint64, rule Rule) {
 	}
 	if k := len(rows); k > 0 && rows[k-1].Rule == n || k == 0 && n == 0 {
 		w.table.Rows = rows
+		return
+	}
+	if len(rows) == maxRows {
+		w.full = true
 		return
 	}
 	w.table.Rows = append(rows, Row{uint32(pc), n})
