@@ -123,7 +123,7 @@ func analyse(in input, opt Options) (*Profile, error) {
 		return nil, err
 	}
 	j := &joiner{
-		names: nm, stacks: newStackSet(in.stack, in.frame, opt.Frames),
+		names: nm, graph: g, stacks: newStackSet(in.stack, in.frame, opt.Frames),
 		targets: make(map[int32]bool), begin: g.Begin, thinned: in.meta.Loss.ThinnedStacks > 0,
 	}
 	for _, t := range in.meta.Targets {

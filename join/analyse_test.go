@@ -3,11 +3,13 @@
 package join
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"reflect"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -148,7 +150,7 @@ func TestAnalyse(t *testing.T) {
   running app/app: 680 ns, 2 segments, 4 samples, f 0.50, g 0.50
   in wait (task app/worker): running app/worker: 190 ns, 1 segments, 2 samples, work 1.00
   in wait (task app/worker): blocked (timer hrtimer) app/worker: 100 ns, 1 segments, 0 samples
-  preempted (task gzip/gzip) app/app: 20 ns, 1 segments, 0 samples
+  preempted (task gzip/gzip) app/app: 20 ns, 1 segments, 0 samples, acquire 1.00
   in wait (task app/worker): preempted (unknown idle) app/worker: 10 ns, 1 segments, 0 samples
 app/worker [1000, 2000)
   in wait (timer hrtimer): blocked (timer hrtimer) app/worker: 400 ns, 1 segments, 0 samples
@@ -190,6 +192,47 @@ func sumsToWall(t *testing.T, p *Profile) {
 				path.Thread, ns, samples, classes, inClasses, wall)
 		}
 	}
+}
+
+// golden splits a file into its sections.
+func golden(t *testing.T, name string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := make(map[string]string)
+	at := ""
+	for line := range strings.Lines(string(text)) {
+		if head, ok := strings.CutPrefix(line, "-- "); ok {
+			at, _, _ = strings.Cut(head, " --")
+			continue
+		}
+		sections[at] += line
+	}
+	return sections
+}
+
+// The same, from a recording's text form, down to the stacks.
+func TestAnalyseGolden(t *testing.T) {
+	g := golden(t, "lock.txt")
+	data, err := recording.ParseText(strings.NewReader(g["recording"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Analyse(data, Options{Threads: []string{"app"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.SplitAfter(profileText(p), "\noutside")[0]
+	got := strings.TrimSuffix(text, "outside")
+	for _, e := range p.Paths[0].Entries {
+		got += fmt.Sprintf("  %d %d %s\n", e.Values.PathNs, e.Values.Samples, folded(e.Stack))
+	}
+	if got != g["want"] {
+		t.Errorf("got:\n%s\nwant:\n%s", got, g["want"])
+	}
+	sumsToWall(t, p)
 }
 
 func TestAnalyseOptions(t *testing.T) {
@@ -307,55 +350,62 @@ func TestWarnings(t *testing.T) {
 
 // randomRecording is a scheduler gone wild: tasks of two processes block, wake
 // each other and are preempted on two CPUs, and samples come when they like.
-func randomRecording(t *testing.T, seed uint64, events int) input {
+func randomRecording(t *testing.T, seed uint64, events int) *recording.Data {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 3))
 	ref := func(tid int) string {
-		if tid == 0 || tid == 10 || tid == 20 {
+		if tid%10 == 0 {
 			return fmt.Sprint(tid)
 		}
 		return fmt.Sprintf("%d/%d", tid, tid/10*10)
 	}
+	pick := func(words ...string) string { return words[rng.IntN(len(words))] }
 	tids := []int{10, 11, 12, 20, 21}
-	var evs, samples strings.Builder
-	now := 1000
+	var b strings.Builder
+	b.WriteString(golden(t, "lock.txt")["recording"])
+	now := 3000
 	for _, tid := range tids {
-		fmt.Fprintf(&evs, "%d cpu0 task task=%s state=%s name=t%d start=%d\n", now, ref(tid), []string{"S", "running"}[rng.IntN(2)], tid, tid)
+		fmt.Fprintf(&b, "%d cpu0 task task=%s state=%s name=t%d start=%d\n", now, ref(tid), pick("S", "running"), tid, tid)
 	}
 	on := [2]int{}
 	for range events {
-		now += rng.IntN(50)
+		now += 1 + rng.IntN(50)
 		cpu := rng.IntN(2)
 		tid := tids[rng.IntN(len(tids))]
 		switch rng.IntN(10) {
 		case 0, 1, 2, 3:
 			if tid != on[1-cpu] || rng.IntN(20) == 0 { // now and then impossible
-				fmt.Fprintf(&evs, "%d cpu%d switch task=%s next=%s state=%s stack=%d\n", now, cpu, ref(on[cpu]), ref(tid),
-					[]string{"S", "D", "R", "R+"}[rng.IntN(4)], rng.IntN(6))
+				fmt.Fprintf(&b, "%d cpu%d switch task=%s next=%s state=%s stack=%d\n", now, cpu, ref(on[cpu]), ref(tid),
+					pick("S", "D", "R", "R+"), rng.IntN(7))
 				on[cpu] = tid
 			}
 		case 4, 5:
-			fmt.Fprintf(&evs, "%d cpu%d waking task=%s by=%s ctx=%s\n", now, cpu, ref(tid), ref(on[cpu]),
-				[]string{"task", "hrtimer", "hardirq:3", "softirq:3", "unknown"}[rng.IntN(5)])
+			fmt.Fprintf(&b, "%d cpu%d waking task=%s by=%s ctx=%s\n", now, cpu, ref(tid), ref(on[cpu]),
+				pick("task", "hrtimer", "hardirq:3", "softirq:3", "unknown"))
 		case 6:
 			if rng.IntN(10) == 0 {
-				fmt.Fprintf(&evs, "%d cpu%d lost count=%d\n", now, cpu, 1+rng.IntN(9))
+				fmt.Fprintf(&b, "%d cpu%d lost count=%d\n", now, cpu, 1+rng.IntN(9))
 			}
 		default:
 			if n := on[cpu]; n != 0 {
-				fmt.Fprintf(&samples, "%d %d/%d %d\n", now+rng.IntN(3)-1, n, n/10*10, rng.IntN(6))
+				fmt.Fprintf(&b, "sample %d %d %d %d %d 100 task\n", now+rng.IntN(3)-1, cpu, n/10*10, n, rng.IntN(7))
 			}
 		}
 	}
-	meta := testMeta()
-	meta.EndNs = int64(now + 1)
-	return inputOf(t, meta, evs.String(), samples.String(), testStacks...)
+	data, err := recording.ParseText(strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data.About.EndNs = int64(now + 1)
+	return data
 }
 
 // Whatever was recorded: time is neither made nor lost, and the number of
-// workers and the run change nothing.
+// workers changes nothing.
 func TestAnalyseInvariants(t *testing.T) {
-	for seed := range uint64(40) {
-		one, err := analyse(randomRecording(t, seed, 2000), Options{Workers: 1})
+	for seed := range uint64(30) {
+		data := randomRecording(t, seed, 2000)
+		one, err := Analyse(data, Options{Workers: 1})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -363,12 +413,101 @@ func TestAnalyseInvariants(t *testing.T) {
 		if len(one.Paths) != 3 {
 			t.Errorf("seed %d: %d paths, want 3", seed, len(one.Paths))
 		}
-		four, err := analyse(randomRecording(t, seed, 2000), Options{Workers: 4})
+		four, err := Analyse(data, Options{Workers: 4})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if !reflect.DeepEqual(one, four) {
-			t.Fatalf("seed %d: another number of workers, another profile", seed)
+		same(t, fmt.Sprintf("seed %d, 4 workers", seed), one, four)
+	}
+}
+
+// The same from files, read in slabs by several workers.
+func TestAnalyseFiles(t *testing.T) {
+	for seed := range uint64(3) {
+		data := randomRecording(t, seed, 3000)
+		want, err := Analyse(data, Options{Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), "x.pathprof")
+		write(t, dir, data)
+		r, err := recording.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if n := len(r.Slabs(8)); n < 4 {
+			t.Errorf("%d slabs of 8: nothing is tested here", n)
+		}
+		for workers := 1; workers <= 3; workers++ {
+			got, err := Analyse(r, Options{Workers: workers})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sumsToWall(t, got)
+			same(t, fmt.Sprintf("seed %d, %d workers from files", seed, workers), want, got)
 		}
 	}
+}
+
+func write(t *testing.T, dir string, data *recording.Data) {
+	t.Helper()
+	w, err := recording.Create(dir, data.Meta(), recording.Options{RowsPerBatch: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	frames, _ := data.Frames()
+	for _, f := range frames {
+		if f.ID != 0 {
+			check(w.Frame(f))
+		}
+	}
+	stacks, _ := data.Stacks()
+	for _, s := range stacks {
+		if s.ID != 0 {
+			check(w.Stack(s))
+		}
+	}
+	for _, s := range data.SampleList {
+		check(w.Sample(s))
+	}
+	for _, ev := range data.EventList {
+		check(w.Event(ev))
+	}
+	check(w.Close(data.Meta()))
+}
+
+// same compares profiles by their report and by every entry.
+func same(t *testing.T, what string, want, got *Profile) {
+	t.Helper()
+	text := func(p *Profile) string {
+		b, err := json.Marshal(NewReport(p, recording.Meta{}, ReportOptions{Segments: true}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s strings.Builder
+		fmt.Fprintf(&s, "%s%v%v%d %d", b, p.Verdicts, p.Reasons, p.OffThread, p.OutsideWindow)
+		for _, path := range p.Paths {
+			for _, e := range path.Entries {
+				fmt.Fprintf(&s, "\n%d %v %s", e.Segment, e.Values, folded(e.Stack))
+			}
+		}
+		return s.String()
+	}
+	w, g := text(want), text(got)
+	if w == g {
+		return
+	}
+	at := 0
+	for at < len(w) && at < len(g) && w[at] == g[at] {
+		at++
+	}
+	from := max(0, at-200)
+	t.Fatalf("%s: another profile:\nwant …%s\ngot  …%s", what, w[from:min(len(w), at+100)], g[from:min(len(g), at+100)])
 }

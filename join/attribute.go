@@ -20,6 +20,7 @@ const unsampled = "[unsampled]"
 // paths are joined, so that several can be at the same time.
 type joiner struct {
 	names   *names
+	graph   *execgraph.Graph
 	stacks  *stackSet
 	samples map[sched.TaskID][]recording.Sample // in time order
 	targets map[int32]bool                      // process numbers
@@ -183,7 +184,7 @@ func (j *joiner) waitStack(seg *execgraph.Segment) *Stack {
 		if seg.Cause.Kind != execgraph.CauseTask {
 			by = "[preempted: " + or(j.names.reason(seg.Cause).Detail, "by whom is unknown") + "]"
 		}
-		return j.stacks.with(by, seg.Stack)
+		return j.stacks.with(by, j.runnableStack(seg))
 	case execgraph.Blocked:
 		if seg.Stack != 0 {
 			return j.stacks.get(seg.Stack)
@@ -191,6 +192,24 @@ func (j *joiner) waitStack(seg *execgraph.Segment) *Stack {
 		return j.stacks.none(j.whyNoStack(seg))
 	}
 	return j.stacks.with("[unknown: "+or(seg.Cause.Why, "not recorded")+"]", seg.Stack)
+}
+
+// runnableStack is the stack of a task that waits for a CPU, 0 if it is not known.
+// One that was woken and did not run since still stands where it blocked.
+func (j *joiner) runnableStack(seg *execgraph.Segment) uint32 {
+	if seg.Stack != 0 || j.graph == nil {
+		return seg.Stack
+	}
+	// The path cuts such an interval by who has the CPU; the graph has it whole.
+	runnable, ok := j.graph.StateAt(seg.Task, seg.Begin)
+	if !ok || runnable.State != execgraph.Preempted {
+		return 0
+	}
+	before, ok := j.graph.StateAt(seg.Task, runnable.Begin-1)
+	if !ok || before.State != execgraph.Blocked {
+		return 0
+	}
+	return before.Stack
 }
 
 // whyNoStack says why a blocked segment has no stack, as far as that is known:
