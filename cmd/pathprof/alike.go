@@ -6,9 +6,12 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"pathprof/join"
 	"pathprof/join/execgraph"
+	"pathprof/join/sched"
 )
 
 // classGroup is what the text report shows as one line: classes that differ in
@@ -30,6 +33,7 @@ func alike(classes []join.Class) []classGroup {
 	members := make(map[key][]join.Class)
 	var order []key
 	for _, c := range classes {
+		c.Key.Cause = plainCause(c.Key)
 		k := key{c.Key.Wait, c.Key.Cause, c.Key.State, c.Key.Thread().String()}
 		if members[k] == nil {
 			order = append(order, k)
@@ -43,13 +47,33 @@ func alike(classes []join.Class) []classGroup {
 	return groups
 }
 
+// plainCause is the cause as far as a person cares. Who took the CPU from a
+// thread is worth a name, not the number of one of its threads; who took it from
+// somebody that the thread waits for is not even that.
+func plainCause(k join.ClassKey) join.Reason {
+	cause := k.Cause
+	switch {
+	case k.State != execgraph.Preempted:
+	case k.Wait.Kind != execgraph.CauseNone:
+		return join.Reason{}
+	case cause.Kind == execgraph.CauseTask:
+		process, thread, _ := strings.Cut(cause.Detail, "/")
+		if _, err := strconv.Atoi(thread); err == nil {
+			cause.Detail = process + "/…"
+		}
+	}
+	return cause
+}
+
 // sumUp makes one class of several.
 func sumUp(classes []join.Class) classGroup {
 	if len(classes) == 1 {
 		return classGroup{classes[0], 1}
 	}
-	g := classGroup{join.Class{Key: classes[0].Key}, len(classes)}
+	g := classGroup{Class: join.Class{Key: classes[0].Key}}
+	tasks := make(map[sched.TaskID]bool)
 	for _, c := range classes {
+		tasks[c.Key.Task] = true
 		g.Ns += c.Ns
 		g.Share += c.Share
 		g.Segments += c.Segments
@@ -58,6 +82,7 @@ func sumUp(classes []join.Class) classGroup {
 		g.Doubt.Lost += c.Doubt.Lost
 		g.Doubt.Unknown += c.Doubt.Unknown
 	}
+	g.tasks = len(tasks)
 	g.Functions = sumFunctions(classes, &g.Class)
 	return g
 }

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	maxClassLines = 14    // lines of a thread's table; the rest is summed up
+	maxBranches   = 12    // of a thread's table; the rest is summed up
+	maxTwigs      = 5     // lines below one of them
 	minClassShare = 0.002 // of the window, for a line of its own
 	minTopShare   = 0.01  // of the window, for a list of functions
 	maxTopClasses = 8     // lists of functions for each thread
@@ -158,7 +159,9 @@ func (r *textReport) path(p *join.ThreadPath) {
 	shown := 0
 	for i := range groups {
 		g := &groups[i]
-		if g.Share < minTopShare || shown == maxTopClasses || r.top == 0 || len(g.Functions) == 0 {
+		// Where somebody lost the CPU says nothing about why.
+		told := onCPU(g.Key.State) || g.Key.State == execgraph.Blocked
+		if !told || g.Share < minTopShare || shown == maxTopClasses || r.top == 0 || len(g.Functions) == 0 {
 			continue
 		}
 		shown++
@@ -167,50 +170,59 @@ func (r *textReport) path(p *join.ThreadPath) {
 	}
 }
 
-// branch is a line of the table: a class of the thread itself, or one of its
-// waits with the classes that lie in it.
+// branch is a line of the table, and those below it: one of the thread's waits
+// with what others did meanwhile, what it did itself, or who took its CPU.
 type branch struct {
+	title   string
 	sum     join.Class
-	wait    join.Reason // zero: none
 	classes []*classGroup
+	twigs   []string // titles of the classes; nil: the branch has said it all
 }
 
-// branches gathers classes by the wait they lie in, most time first.
-func branches(groups []classGroup) []*branch {
+// branches gathers the classes of a thread, most time first.
+func branches(p *join.ThreadPath, groups []classGroup) []*branch {
 	var out []*branch
-	waits := make(map[join.Reason]*branch)
+	known := make(map[string]*branch)
 	for i := range groups {
 		g := &groups[i]
-		b := waits[g.Key.Wait]
-		if b == nil || g.Key.Wait.Kind == execgraph.CauseNone {
-			b = &branch{wait: g.Key.Wait}
-			waits[b.wait] = b
+		title := part(g.Key)
+		b := known[title]
+		if b == nil {
+			b = &branch{title: title}
+			known[title] = b
 			out = append(out, b)
 		}
 		b.classes = append(b.classes, g)
 		addUp(&b.sum, &g.Class)
 	}
+	for _, b := range out {
+		if len(b.classes) == 1 && b.classes[0].Key.Task == p.Thread.ID && repeats(b.classes[0].Key) {
+			continue
+		}
+		for _, g := range b.classes {
+			b.twigs = append(b.twigs, twigTitle(g, p))
+		}
+	}
 	slices.SortStableFunc(out, func(a, b *branch) int { return cmp.Compare(b.sum.Ns, a.sum.Ns) })
 	return out
+}
+
+// repeats tells whether a class of the thread itself says what its branch says.
+func repeats(k join.ClassKey) bool {
+	return k.Cause.Kind == execgraph.CauseNone || k.Cause == k.Wait
+}
+
+func twigTitle(g *classGroup, p *join.ThreadPath) string {
+	if g.Key.Wait.Kind == execgraph.CauseNone && g.Key.Task == p.Thread.ID && g.Key.Cause.Kind != execgraph.CauseNone {
+		return "by " + g.Key.Cause.String()
+	}
+	return stateText(g.Key) + " " + taskText(g)
 }
 
 // classTable is the table of a thread as it is filled.
 type classTable struct {
 	table.Writer
-	wall  int64
-	lines int
-	rest  join.Class // what got no line of its own
-}
-
-// row adds a line, unless it is too little or the table too long.
-func (t *classTable) row(c *join.Class, what string) bool {
-	if t.lines >= maxClassLines || t.lines > 0 && c.Share < minClassShare {
-		addUp(&t.rest, c)
-		return false
-	}
-	t.lines++
-	t.add(c, what)
-	return true
+	wall int64
 }
 
 func (t *classTable) add(c *join.Class, what string) {
@@ -219,13 +231,6 @@ func (t *classTable) add(c *join.Class, what string) {
 		samples = fmt.Sprint(c.Samples)
 	}
 	t.AppendRow([]any{inUnit(c.Ns, t.wall), percent(c.Share), c.Segments, samples, printable(what)})
-}
-
-// takeRest returns what got no line since it was last called.
-func (t *classTable) takeRest() join.Class {
-	rest := t.rest
-	t.rest = join.Class{}
-	return rest
 }
 
 // addUp adds the figures of a class to a sum.
@@ -245,36 +250,28 @@ func (r *textReport) classes(p *join.ThreadPath, groups []classGroup) {
 		column{title: "segments", right: true}, column{title: "samples", right: true},
 		column{max: max(r.width-46, 30)})
 	var rest join.Class
-	for _, b := range branches(groups) {
-		if b.wait.Kind == execgraph.CauseNone {
-			t.row(&b.sum, itselfText(b.classes[0], p))
+	for i, b := range branches(p, groups) {
+		if i >= maxBranches || i > 0 && b.sum.Share < minClassShare {
+			addUp(&rest, &b.sum)
 			continue
 		}
-		own := len(b.classes) == 1 && b.classes[0].Key.Task == p.Thread.ID
-		if !t.row(&b.sum, waitText(b.wait)) || own {
-			continue
+		t.add(&b.sum, b.title)
+		var others join.Class
+		for n, title := range b.twigs {
+			if g := b.classes[n]; n < maxTwigs && (n == 0 || g.Share >= minClassShare) {
+				t.add(&g.Class, "  "+title)
+			} else {
+				addUp(&others, &g.Class)
+			}
 		}
-		hidden := t.takeRest()
-		addUp(&rest, &hidden)
-		for _, g := range b.classes {
-			t.row(&g.Class, "  "+stateText(g.Key)+" "+taskText(g))
-		}
-		if inner := t.takeRest(); inner.Ns > 0 {
-			t.add(&inner, "  else")
+		if others.Ns > 0 {
+			t.add(&others, "  else")
 		}
 	}
-	if addUp(&rest, &t.rest); rest.Ns > 0 {
+	if rest.Ns > 0 {
 		t.add(&rest, "else")
 	}
 	fmt.Fprintln(r.w, indent(t.Render(), 2))
-}
-
-// itselfText is what a thread did itself.
-func itselfText(g *classGroup, p *join.ThreadPath) string {
-	if g.Key.Task == p.Thread.ID {
-		return stateText(g.Key)
-	}
-	return stateText(g.Key) + " " + taskText(g)
 }
 
 // stateText is the state with its cause, unless the wait has said it already.
@@ -409,11 +406,11 @@ func (r *textReport) basis() {
 	if p.EventNote != "" {
 		fmt.Fprintln(r.w, r.faint(r.wrap("Event: "+p.EventNote+".", 2)))
 	}
-	if words := tally(p.Verdicts); words != "" {
+	if words := tally(p.Verdicts, 6); words != "" {
 		fmt.Fprintln(r.w, r.faint(r.wrap("Stacks of samples: "+words+".", 2)))
 	}
-	if words := tally(p.Reasons); words != "" {
-		fmt.Fprintln(r.w, r.faint(r.wrap("Incomplete because: "+printable(words)+".", 2)))
+	if words := tally(p.Reasons, 3); words != "" {
+		fmt.Fprintln(r.w, r.faint(r.wrap("Why not complete: "+printable(words)+".", 2)))
 	}
 	if r.listed {
 		fmt.Fprintln(r.w, r.faint("Shares of functions are of their class: of its samples, or of its measured time."))
@@ -438,16 +435,24 @@ func every(p *join.Profile, meta *recording.Meta) string {
 	return fmt.Sprintf("1/%d s", meta.FreqHz)
 }
 
-// tally lists counted words, the most frequent first.
-func tally[K ~string](counts map[K]int64) string {
+// tally lists counted words, the most frequent first, so many at most.
+func tally[K ~string](counts map[K]int64, most int) string {
 	words := slices.SortedFunc(maps.Keys(counts), func(a, b K) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
 	var out []string
-	for _, w := range words {
-		if counts[w] > 0 {
+	var rest int64
+	for i, w := range words {
+		switch {
+		case counts[w] == 0:
+		case i < most:
 			out = append(out, fmt.Sprintf("%d %s", counts[w], string(w)))
+		default:
+			rest += counts[w]
 		}
+	}
+	if rest > 0 {
+		out = append(out, fmt.Sprintf("%d else", rest))
 	}
 	return strings.Join(out, ", ")
 }

@@ -10,6 +10,7 @@ import (
 
 	"pathprof/join"
 	"pathprof/join/execgraph"
+	"pathprof/join/sched"
 	"pathprof/perfevent/recording"
 )
 
@@ -113,8 +114,11 @@ func TestShorten(t *testing.T) {
 func TestAlike(t *testing.T) {
 	class := func(tid int32, thread string, ns, samples, of int64) join.Class {
 		return join.Class{
-			Key: join.ClassKey{State: execgraph.Running, PID: tid, TID: tid, ProcessName: "sh", ThreadName: thread},
-			Ns:  ns, Share: 0.25, Segments: 1, Samples: samples,
+			Key: join.ClassKey{
+				State: execgraph.Running, Task: sched.TaskID{TID: tid}, PID: tid, TID: tid,
+				ProcessName: "sh", ThreadName: thread,
+			},
+			Ns: ns, Share: 0.25, Segments: 1, Samples: samples,
 			Functions: []join.Function{{
 				Name: "f", Kind: join.KindPython, Samples: of,
 				Share: float64(of) / float64(samples), TotalShare: 1,

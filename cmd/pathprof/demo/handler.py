@@ -4,7 +4,7 @@
 This is the program `pathprof demo` looks at. A request
 
 1. computes: it prices an order (Python code, and zlib for the receipt);
-2. takes a lock that a background thread holds while it rebuilds its index;
+2. takes a lock that a background thread holds while it saves its index;
 3. runs a child process that renders a label, and waits for it;
 4. sleeps, because the warehouse it reports to allows so many calls a second.
 
@@ -32,25 +32,32 @@ class Stock:
     def __init__(self):
         self.lock = threading.Lock()
         self.index = {}
+        self.saved = b""
 
-    def rebuild_forever(self):
-        """The background thread: rebuild, rest, rebuild."""
+    def refresh_forever(self):
+        """The background thread: index, save, rest."""
         name_thread("stock-refresh")
         while True:
-            # The mistake this demo is about: the lock is held for the whole
-            # rebuild, not only for putting the new index in place.
+            # The mistake this demo is about: the lock is held while the index is
+            # saved, not only while it is put in place.
             with self.lock:
                 self.index = self.build_index()
-            time.sleep(0.020)
+                self.save_index()
+            time.sleep(0.030)
 
     def build_index(self):
         index = {}
-        for item in range(160000):
+        for item in range(10000):
             index[item * 7919 % 65537] = item
         return index
 
+    def save_index(self):
+        # zlib releases the interpreter lock, so requests could go on meanwhile:
+        # if they did not need the other lock.
+        self.saved = zlib.compress(repr(self.index).encode() * 12, 6)
+
     def reserve(self, item):
-        """Called by the request: waits while a rebuild is under way."""
+        """Called by the request: waits while a refresh is under way."""
         with self.lock:
             return self.index.get(item, 0)
 
@@ -93,6 +100,7 @@ class Handler:
 
 def render(order):
     """The child: draws a label, letter by letter."""
+    name_thread("label")
     rows = []
     for row in range(400):
         rows.append("".join(chr(65 + (order + row * column) % 26) for column in range(400)))
@@ -113,7 +121,7 @@ def name_thread(name):
 
 def serve(seconds, pidfile):
     stock = Stock()
-    threading.Thread(target=stock.rebuild_forever, daemon=True).start()
+    threading.Thread(target=stock.refresh_forever, daemon=True).start()
     handler = Handler(stock)
     with open(pidfile + ".new", "w") as file:
         file.write("%d\n" % os.getpid())
