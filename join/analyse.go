@@ -282,7 +282,7 @@ func newProfile(meta *recording.Meta, g *execgraph.Graph, nm *names, samples int
 // lossOf is what widens the intervals.
 func lossOf(meta *recording.Meta, samples int64) lossRule {
 	l := lossRule{
-		lost:      int64(min(meta.Loss.Samples, 1<<62)),
+		lost:      int64(min(meta.Loss.Samples, maxRoom)),
 		samples:   samples,
 		throttled: meta.Loss.Throttled > 0,
 	}

@@ -511,3 +511,42 @@ func same(t *testing.T, what string, want, got *Profile) {
 	from := max(0, at-200)
 	t.Fatalf("%s: another profile:\nwant …%s\ngot  …%s", what, w[from:min(len(w), at+100)], g[from:min(len(g), at+100)])
 }
+
+// FuzzAnalyse: whatever a recording claims, there is an error or a profile whose
+// times add up.
+func FuzzAnalyse(f *testing.F) {
+	text, err := os.ReadFile(filepath.Join("testdata", "lock.txt"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	_, seed, _ := strings.Cut(string(text), "-- recording --\n")
+	seed, _, _ = strings.Cut(seed, "-- want --")
+	f.Add(seed)
+	f.Add(strings.ReplaceAll(seed, "complete", "none"))
+	f.Add(strings.ReplaceAll(strings.ReplaceAll(seed, "stack=", "stack=9"), "\"end_ns\":2000", "\"end_ns\":0"))
+	f.Add("meta {\"targets\":[{\"pid\":1}],\"unit\":\"nanoseconds\",\"asked_hz\":1e300,\"loss\":{\"Samples\":18446744073709551615}}\n" +
+		"1 cpu0 switch task=1 next=2 state=S\nsample 0 0 1 1 0 9223372036854775807 task\nsample 0 0 1 1 7 -1 task\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 1<<16 {
+			t.Skip()
+		}
+		data, err := recording.ParseText(strings.NewReader(text))
+		if err != nil {
+			t.Skip()
+		}
+		p, err := Analyse(data, Options{Workers: 2})
+		if err != nil {
+			return
+		}
+		sumsToWall(t, p)
+		for _, path := range p.Paths {
+			for _, c := range path.Classes {
+				for _, fn := range c.Functions {
+					if !(0 <= fn.Low && fn.Low <= fn.Share && fn.Share <= fn.High && fn.High <= 1) {
+						t.Fatalf("function %+v of %d samples, doubt %+v", fn, c.Samples, c.Doubt)
+					}
+				}
+			}
+		}
+	})
+}

@@ -85,6 +85,9 @@ type lossRule struct {
 	throttled bool    // the kernel stopped a counter, and says not for how long
 }
 
+// maxRoom keeps counts of a damaged recording within an int64.
+const maxRoom = 1 << 50
+
 // in bounds the samples lost of a class that kept n in ns on a CPU. With a clock
 // event no more can be missing than its time has room for: what was lost
 // elsewhere does not make this class less certain. Throttled samples are counted
@@ -95,13 +98,13 @@ func (l lossRule) in(ns, n int64) int64 {
 	case l.lost <= 0 && !l.throttled:
 		return 0
 	case l.period > 0:
-		room := max(int64(math.Ceil(float64(ns)/l.period))-n, 0)
+		room := max(int64(min(math.Ceil(float64(ns)/l.period), maxRoom))-n, 0)
 		if l.throttled {
 			return room
 		}
 		return min(room, l.lost)
 	case l.lost > 0 && l.samples > 0:
-		return int64(math.Ceil(float64(l.lost) * float64(n) / float64(l.samples)))
+		return int64(min(math.Ceil(float64(l.lost)*float64(n)/float64(l.samples)), maxRoom))
 	}
 	return 0
 }
