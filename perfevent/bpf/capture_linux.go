@@ -34,6 +34,9 @@ type Process struct {
 	Target, Children bool
 	// Python is nil if the process has no usable interpreter.
 	Python *Python
+	// Maps is the number given to SetCodeMaps; 0: native frames are walked by
+	// frame pointers.
+	Maps uint32
 }
 
 // Python tells how to walk the Python frames of one process.
@@ -51,6 +54,8 @@ type Capture struct {
 	raw     perf.Record
 	pending []uint64 // per CPU: lost since its last record
 	bad     uint64
+	// rows and rules in use, see LoadTable.
+	rows, rules uint32
 }
 
 // Open loads the programs and attaches those on tracepoints: events flow from
@@ -97,6 +102,8 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 			return fmt.Errorf("set stack rate: %w", err)
 		}
 	}
+	spec.Maps[pathprofMapUnwindRows].MaxEntries = maxRows
+	spec.Maps[pathprofMapUnwindRules].MaxEntries = maxRules
 	four, err := switchHasState()
 	if err != nil {
 		return err
@@ -171,7 +178,7 @@ func (c *Capture) AttachCounter(fd int) error {
 
 // SetProcess makes a process known, or changes what is known of it.
 func (c *Capture) SetProcess(pid int32, p Process) error {
-	value := pathprofPyProcess{}
+	value := pathprofPyProcess{MapsId: p.Maps}
 	if p.Target {
 		value.Flags |= pathprofProcessFlagsPROCESS_TARGET
 	}

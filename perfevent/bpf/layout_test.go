@@ -3,12 +3,16 @@
 package bpf
 
 import (
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"unsafe"
 
 	"pathprof/join/sched"
 	"pathprof/perfevent/recording"
 	"pathprof/pyframes"
+	"pathprof/unwind"
 )
 
 // The decoder reads by offset what the C structs lay out.
@@ -90,5 +94,47 @@ func TestEnums(t *testing.T) {
 		if uint32(style) != want {
 			t.Errorf("style %d: c/python.h has %d", style, want)
 		}
+	}
+}
+
+// The unwinder's words and sizes are those of the Go package.
+func TestUnwindLayout(t *testing.T) {
+	if got, want := unsafe.Sizeof(pathprofUnwindRule{}), unsafe.Sizeof(unwind.Rule{}); got != want {
+		t.Errorf("rule: C has %d bytes, Go %d", got, want)
+	}
+	if got, want := unsafe.Sizeof(pathprofUnwindRow{}), unsafe.Sizeof(unwind.Row{}); got != want {
+		t.Errorf("row: C has %d bytes, Go %d", got, want)
+	}
+	header, err := os.ReadFile("c/native.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for enum, want := range map[string]map[string]int{
+		"cfa_kind": {
+			"CFA_NONE": int(unwind.CFANone), "CFA_UNSUPPORTED": int(unwind.CFAUnsupported),
+			"CFA_REGISTER": int(unwind.CFARegister), "CFA_DEREF": int(unwind.CFADeref), "CFA_PLT": int(unwind.CFAPLT),
+		},
+		"place": {
+			"PLACE_SAME": int(unwind.PlaceSame), "PLACE_UNDEFINED": int(unwind.PlaceUndefined),
+			"PLACE_CFA": int(unwind.PlaceCFA), "PLACE_MEM": int(unwind.PlaceMem),
+			"PLACE_IN_REG": int(unwind.PlaceInReg), "PLACE_UNSUPPORTED": int(unwind.PlaceUnsupported),
+		},
+	} {
+		m := regexp.MustCompile(`enum ` + enum + ` \{ ([A-Z_, ]+) \};`).FindSubmatch(header)
+		if m == nil {
+			t.Fatalf("no enum %s in c/native.h", enum)
+		}
+		words := strings.Split(string(m[1]), ", ")
+		if len(words) != len(want) {
+			t.Errorf("%s: C has %d words, Go %d", enum, len(words), len(want))
+		}
+		for got, word := range words {
+			if n, ok := want[word]; !ok || n != got {
+				t.Errorf("%s: C has %d, Go %d", word, got, n)
+			}
+		}
+	}
+	if unwind.RegSP != 0 || unwind.RegFP != 1 || unwind.RegOther != 2 || unwind.FlagSignal != 1 {
+		t.Error("registers or flags differ from c/native.h")
 	}
 }

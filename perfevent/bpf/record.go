@@ -32,6 +32,10 @@ type Record struct {
 	Stack    Stack
 }
 
+// NativeExact is set in a native address that is the next instruction to run,
+// as in the innermost frame; the others are return addresses.
+const NativeExact = 1 << 63
+
 // Stack is what was walked, addresses only, innermost first.
 type Stack struct {
 	Kernel, Native []uint64

@@ -95,16 +95,28 @@ struct native_scratch {
 	u64 regs[PT_REGS];
 };
 
+/* One frame: what a step changes. */
+struct native_frame {
+	u64 pc, sp, fp;
+	u8 exact, fp_known, first;
+	u8 reserved[5];
+};
+
 struct native_walk {
 	struct code_map_list *list;
 	struct native_scratch *s;
 	u64 *out;
-	u64 pc, sp, fp;
+	struct native_frame f;
 	u32 n;
-	u32 hint; /* mapping of the last frame */
-	u8 exact, fp_known, first;
-	u8 stop;
+	u32 stop;
 };
+
+/*
+ * The searches and the step are global functions: the verifier looks at each
+ * once, not once for every state in which it is called. Their pointers may be
+ * NULL as far as it knows.
+ */
+#define global_fn __attribute__((noinline))
 
 inlined u64 strip_pac(u64 addr)
 {
@@ -120,15 +132,16 @@ inlined int user_read(u64 addr, u64 *word)
 	return bpf_probe_read_user(word, sizeof(*word), (void *)addr);
 }
 
-/* find_map returns the mapping that holds pc, NULL if none does. */
-inlined struct code_map *find_map(struct native_walk *w, u64 pc)
-{
-	struct code_map_list *list = w->list;
-	u32 low = 0, high = list->count;
-	u32 hint = w->hint;
+/* find_map returns the place of the mapping that holds pc, NO_MAP if none does. */
+#define NO_MAP 0xffffffff
 
-	if (hint < MAX_MAPS && list->maps[hint].start <= pc && pc < list->maps[hint].end)
-		return &list->maps[hint];
+global_fn u32 find_map(struct code_map_list *list, u64 pc)
+{
+	u32 low = 0, high;
+
+	if (!list)
+		return NO_MAP;
+	high = list->count;
 	for (int i = 0; i < 10; i++) { /* 2^10 > MAX_MAPS */
 		u32 middle = (low + high) / 2;
 
@@ -140,68 +153,71 @@ inlined struct code_map *find_map(struct native_walk *w, u64 pc)
 			high = middle;
 	}
 	if (low >= MAX_MAPS || low >= list->count || list->maps[low].start > pc)
-		return 0;
-	w->hint = low;
-	return &list->maps[low];
+		return NO_MAP;
+	return low;
 }
 
-/* find_rule returns the rule that holds at an address relative to its table. */
-inlined struct unwind_rule *find_rule(struct code_map *m, u32 pc)
+/*
+ * find_row returns the rule of the last row at or below an address relative to
+ * its table, NO_RULE if there is none.
+ */
+#define NO_RULE 0xffffffff
+
+global_fn u32 find_row(u32 first, u32 rows, u32 pc)
 {
-	u32 low = m->row, high = m->row + m->rows;
+	u32 low = first, high = first + rows;
 	struct unwind_row *row;
 
-	/* The first row above pc; the one before it holds. */
-	for (int i = 0; i < 24; i++) {
+	for (int i = 0; i < 22; i++) { /* 2^21 rows at most */
 		u32 middle = low + (high - low) / 2;
 
 		if (low >= high)
 			break;
 		row = bpf_map_lookup_elem(&unwind_rows, &middle);
 		if (!row)
-			return 0;
+			return NO_RULE;
 		if (row->pc <= pc)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	if (low == m->row)
-		return 0;
+	if (low == first)
+		return NO_RULE;
 	low--;
 	row = bpf_map_lookup_elem(&unwind_rows, &low);
-	return row ? bpf_map_lookup_elem(&unwind_rules, &row->rule) : 0;
+	return row ? row->rule : NO_RULE;
 }
 
 /* register_of reads a register of the current frame; 0 if it is not known. */
-inlined int register_of(struct native_walk *w, u32 reg, u64 *value)
+inlined int register_of(struct native_frame *f, struct native_scratch *s, u32 reg, u64 *value)
 {
 	if (reg == REG_SP) {
-		*value = w->sp;
+		*value = f->sp;
 		return 1;
 	}
 	if (reg == REG_FP) {
-		*value = w->fp;
-		return w->fp_known;
+		*value = f->fp;
+		return f->fp_known;
 	}
 	reg -= REG_OTHER;
-	if (!w->first || reg >= DWARF_REGS)
+	if (!f->first || reg >= DWARF_REGS)
 		return 0;
 #if defined(__TARGET_ARCH_x86)
 	reg = pt_of_dwarf[reg];
 #endif
 	if (reg >= PT_REGS)
 		return 0;
-	*value = w->s->regs[reg];
+	*value = s->regs[reg];
 	return 1;
 }
 
 /* place_value computes a register of the caller. */
-inlined enum stop place_value(struct native_walk *w, u32 place, u32 reg, s32 off, u64 cfa, u64 *value)
+inlined enum stop place_value(struct native_frame *f, struct native_scratch *s, u32 place, u32 reg, s32 off, u64 cfa, u64 *value)
 {
 	u64 at = cfa;
 
 	if (place == PLACE_MEM || place == PLACE_IN_REG) {
-		if (!register_of(w, reg, &at))
+		if (!register_of(f, s, reg, &at))
 			return STOP_UNSUPPORTED;
 	} else if (place != PLACE_CFA) {
 		return STOP_UNSUPPORTED;
@@ -214,20 +230,20 @@ inlined enum stop place_value(struct native_walk *w, u32 place, u32 reg, s32 off
 	return user_read(at, value) ? STOP_FAULT : STOP_NONE;
 }
 
-inlined enum stop cfa_of(struct native_walk *w, struct unwind_rule *r, u64 *cfa)
+inlined enum stop cfa_of(struct native_frame *f, struct native_scratch *s, struct unwind_rule *r, u64 *cfa)
 {
 	u64 at;
 
 	if (r->cfa == CFA_NONE)
 		return STOP_NO_RULE;
-	if (r->cfa == CFA_UNSUPPORTED || !register_of(w, r->cfa_reg, &at))
+	if (r->cfa == CFA_UNSUPPORTED || !register_of(f, s, r->cfa_reg, &at))
 		return STOP_UNSUPPORTED;
 	at += (s64)r->cfa_off;
 	if (r->cfa == CFA_DEREF) {
 		if (user_read(at, &at))
 			return STOP_FAULT;
 		at += (s64)r->cfa_add;
-	} else if (r->cfa == CFA_PLT && (s64)(w->pc % 16) >= (s64)r->cfa_add) {
+	} else if (r->cfa == CFA_PLT && (s64)(f->pc % 16) >= (s64)r->cfa_add) {
 		at += 8;
 	}
 	*cfa = at;
@@ -235,96 +251,102 @@ inlined enum stop cfa_of(struct native_walk *w, struct unwind_rule *r, u64 *cfa)
 }
 
 /* enter_caller makes the caller the current frame. */
-inlined enum stop enter_caller(struct native_walk *w, u64 pc, u64 sp, u64 fp, u8 fp_known)
+inlined enum stop enter_caller(struct native_frame *f, u64 pc, u64 sp, u64 fp, u8 fp_known)
 {
 	if (!pc)
 		return fp_known && !fp ? STOP_COMPLETE : STOP_BAD_FRAME;
-	w->pc = pc;
-	w->sp = sp;
-	w->fp = fp;
-	w->fp_known = fp_known;
-	w->first = 0;
+	f->pc = pc;
+	f->sp = sp;
+	f->fp = fp;
+	f->fp_known = fp_known;
+	f->first = 0;
 	return STOP_NONE;
 }
 
-inlined enum stop step_by_fp(struct native_walk *w)
+inlined enum stop step_by_fp(struct native_frame *f)
 {
 	u64 pair[2];
 
-	if (!w->fp_known)
+	if (!f->fp_known)
 		return STOP_NO_FRAME_PTR;
-	if (!w->fp)
+	if (!f->fp)
 		return STOP_COMPLETE;
-	if (w->fp % 8 || w->fp < w->sp)
+	if (f->fp % 8 || f->fp < f->sp)
 		return STOP_NO_FRAME_PTR;
-	if (bpf_probe_read_user(pair, sizeof(pair), (void *)w->fp))
+	if (bpf_probe_read_user(pair, sizeof(pair), (void *)f->fp))
 		return STOP_FAULT;
-	w->exact = 0;
-	return enter_caller(w, strip_pac(pair[1]), w->fp + 16, pair[0], 1);
+	f->exact = 0;
+	return enter_caller(f, strip_pac(pair[1]), f->fp + 16, pair[0], 1);
 }
 
-inlined enum stop step_by_rule(struct native_walk *w, struct unwind_rule *r)
+global_fn u32 step_by_rule(struct native_frame *f, struct unwind_rule *r, struct native_scratch *s)
 {
-	u64 cfa = 0, ra = 0, fp = w->fp;
-	u8 fp_known = w->fp_known;
+	u64 cfa = 0, ra = 0, fp;
+	u8 fp_known;
 	enum stop stop;
 
+	if (!f || !r || !s)
+		return STOP_FAULT;
+	fp = f->fp;
+	fp_known = f->fp_known;
 	if (r->ra == PLACE_UNDEFINED)
 		return STOP_COMPLETE;
-	stop = cfa_of(w, r, &cfa);
+	stop = cfa_of(f, s, r, &cfa);
 	if (stop != STOP_NONE)
 		return stop;
 	/* Frames lie at rising addresses; a signal may have its own stack. */
-	if (cfa % 8 || (!(r->flags & RULE_SIGNAL) && (cfa < w->sp || (cfa == w->sp && !w->first))))
+	if (cfa % 8 || (!(r->flags & RULE_SIGNAL) && (cfa < f->sp || (cfa == f->sp && !f->first))))
 		return STOP_BAD_FRAME;
-	stop = place_value(w, r->ra, r->ra_reg, r->ra_off, cfa, &ra);
+	stop = place_value(f, s, r->ra, r->ra_reg, r->ra_off, cfa, &ra);
 	if (stop != STOP_NONE)
 		return stop;
 	if (r->fp == PLACE_UNDEFINED || r->fp == PLACE_UNSUPPORTED) {
 		fp_known = 0;
 	} else if (r->fp != PLACE_SAME) {
-		stop = place_value(w, r->fp, r->fp_reg, r->fp_off, cfa, &fp);
+		stop = place_value(f, s, r->fp, r->fp_reg, r->fp_off, cfa, &fp);
 		if (stop != STOP_NONE)
 			return stop;
 		fp_known = 1;
 	}
-	w->exact = r->flags & RULE_SIGNAL;
-	return enter_caller(w, strip_pac(ra), cfa, fp, fp_known);
+	f->exact = r->flags & RULE_SIGNAL;
+	return enter_caller(f, strip_pac(ra), cfa, fp, fp_known);
 }
 
 /* native_step takes one frame. */
 static long native_step(u32 i, struct native_walk *w)
 {
-	u64 pc = w->exact ? w->pc : w->pc - 1;
+	u64 pc = w->f.exact ? w->f.pc : w->f.pc - 1;
 	struct unwind_rule *rule;
 	struct code_map *m;
-	u32 n = w->n;
+	u32 n = w->n, at;
 
 	if (n >= MAX_NATIVE) {
 		w->stop = STOP_DEPTH;
 		return 1;
 	}
-	w->out[n] = w->pc | (w->exact ? NATIVE_EXACT : 0);
+	w->out[n] = w->f.pc | (w->f.exact ? NATIVE_EXACT : 0);
 	w->n = n + 1;
-	m = find_map(w, pc);
-	if (!m) {
+	at = find_map(w->list, pc);
+	if (at >= MAX_MAPS) {
 		w->stop = STOP_BAD_FRAME;
 		return 1;
 	}
+	m = &w->list->maps[at];
 	if (m->rows == NO_TABLE) {
 		w->stop = STOP_NO_TABLE;
 		return 1;
 	}
 	if (m->rows == 0) {
-		w->stop = step_by_fp(w);
+		w->stop = step_by_fp(&w->f);
 		return w->stop != STOP_NONE;
 	}
-	rule = pc - m->base < 0xffffffffULL ? find_rule(m, pc - m->base) : 0;
+	at = pc - m->base < 0xffffffffULL ? find_row(m->row, m->rows, pc - m->base) : NO_RULE;
+	rule = bpf_map_lookup_elem(&unwind_rules, &at);
 	if (!rule) {
 		w->stop = STOP_NO_RULE;
 		return 1;
 	}
-	w->stop = step_by_rule(w, rule);
+	w->stop = step_by_rule(&w->f, rule, w->s);
 	return w->stop != STOP_NONE;
 }
 
@@ -335,16 +357,17 @@ static long native_step(u32 i, struct native_walk *w)
 inlined u32 walk_native(struct code_map_list *list, struct native_scratch *s, struct task_struct *task,
 			u64 *out, u8 *stop)
 {
-	struct native_walk w = { .list = list, .s = s, .out = out, .exact = 1, .fp_known = 1, .first = 1 };
+	struct native_walk w = { .list = list, .s = s, .out = out };
 	void *regs = (void *)bpf_task_pt_regs(task);
 
 	if (bpf_probe_read_kernel(s->regs, sizeof(s->regs), regs)) {
 		*stop = STOP_FAULT;
 		return 0;
 	}
-	w.pc = s->regs[PT_PC];
-	w.sp = s->regs[PT_SP];
-	w.fp = s->regs[PT_FP];
+	w.f.exact = w.f.fp_known = w.f.first = 1;
+	w.f.pc = s->regs[PT_PC];
+	w.f.sp = s->regs[PT_SP];
+	w.f.fp = s->regs[PT_FP];
 	repeat(MAX_NATIVE + 1, native_step, &w);
 	*stop = w.stop == STOP_NONE ? STOP_DEPTH : w.stop;
 	return w.n;

@@ -204,8 +204,10 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 	if (only_targets && !p)
 		return 0;
 	/* Another program: user space looks for an interpreter anew. */
-	if (p)
+	if (p) {
 		p->flags &= ~PROCESS_PYTHON;
+		p->maps_id = 0;
+	}
 	bpf_map_delete_elem(&threads, &tid);
 	e.time = bpf_ktime_get_ns();
 	e.kind = EVENT_EXEC;

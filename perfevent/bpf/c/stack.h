@@ -83,6 +83,8 @@ inlined u32 native_part(void *ctx, struct py_process *p, struct task_struct *tas
 	if (list)
 		return walk_native(list, s, task, out, stop);
 	n = addresses(ctx, out, MAX_NATIVE * 8, BPF_F_USER_STACK, stop);
+	if (n > 0)
+		out[0] |= NATIVE_EXACT;
 	if (n > 0 && *stop == STOP_COMPLETE)
 		*stop = STOP_NO_FRAME_PTR; /* how the chain ended is not known */
 	return n;
