@@ -274,12 +274,13 @@ var outermost = map[string]bool{
 
 // nativeFrames resolves the native part. By frame pointers alone a walk through
 // code compiled without them yields addresses that are none: the stack is cut
-// at the first that lies in no executable mapping, and complete only if it
-// ended in a function that nothing calls.
+// at the first that lies in no executable mapping, and complete if it ended in
+// a function that nothing calls.
 func (r *resolver) nativeFrames(p *process, s *bpf.Stack, out *recording.Stack) error {
-	for i, pc := range s.Native {
+	for i, word := range s.Native {
+		pc := word &^ bpf.NativeExact
 		lookup := pc
-		if i > 0 {
+		if word&bpf.NativeExact == 0 {
 			lookup-- // a return address may be the next function's first
 		}
 		m, ok := r.mappingOf(p, lookup)
@@ -293,7 +294,9 @@ func (r *resolver) nativeFrames(p *process, s *bpf.Stack, out *recording.Stack) 
 				}
 				out.Native = append(out.Native, id)
 			}
-			out.NativeStop = recording.StopNoFramePtr
+			if out.NativeStop == recording.StopComplete {
+				out.NativeStop = recording.StopBadFrame
+			}
 			return nil
 		}
 		id, name, err := r.nativeFrame(p, m, lookup)
@@ -305,9 +308,6 @@ func (r *resolver) nativeFrames(p *process, s *bpf.Stack, out *recording.Stack) 
 			out.NativeStop = recording.StopComplete
 			return nil
 		}
-	}
-	if len(s.Native) > 0 && s.NativeStop == recording.StopComplete {
-		out.NativeStop = recording.StopNoFramePtr
 	}
 	return nil
 }

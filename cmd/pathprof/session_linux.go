@@ -136,6 +136,9 @@ func (s *session) begin() error {
 		s.cpus[i].since = s.meta.BeginNs
 	}
 	s.flushed = time.Now()
+	if err := s.out.Update(s.meta); err != nil {
+		return err
+	}
 	return s.targets.release()
 }
 
@@ -258,6 +261,7 @@ func (s *session) finish(why string, cause error) (summary, error) {
 	if cause != nil {
 		why = cause.Error()
 	}
+	s.watch.stop()
 	s.meta.Stopped = why
 	if err := s.fillEnd(); err != nil && cause == nil {
 		cause = err

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -29,6 +30,11 @@ type watcher struct {
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 
+	// Used by the watcher's goroutine alone, once it runs.
+	tables *tableLoader
+	known  map[int32]bpf.Process
+	remap  map[int32]bool // processes with new mappings
+
 	mu      sync.Mutex
 	news    []news
 	interps map[int32]*recording.Interpreter
@@ -49,6 +55,7 @@ func newWatcher(capture *bpf.Capture, targets *targets, opt recordOptions) (*wat
 	}
 	return &watcher{
 		capture: capture, targets: targets, opt: opt, side: side,
+		tables: newTableLoader(capture), known: map[int32]bpf.Process{}, remap: map[int32]bool{},
 		interps: map[int32]*recording.Interpreter{}, seen: map[int32]bool{},
 	}, nil
 }
@@ -61,8 +68,10 @@ func (w *watcher) know(pid int32) error {
 	p := bpf.Process{Target: g != nil, Children: g != nil && w.opt.children}
 	if g != nil && g.interp != nil {
 		p.Python = pythonOf(g.interp)
+		p.Maps = w.tables.load(pid)
 		w.noteInterp(pid, g.interp, nil)
 	}
+	w.known[pid] = p
 	return w.capture.SetProcess(pid, p)
 }
 
@@ -78,14 +87,46 @@ func (w *watcher) start() {
 		if !w.opt.onlyTargets {
 			w.scan(ctx)
 		}
+		var rec perfevent.Record
 		for {
-			var rec perfevent.Record
-			if err := w.side.ReadInto(ctx, &rec); err != nil {
-				return
+			if !w.side.TryRead(&rec) {
+				w.reload() // a burst of mappings is over
+				if err := w.side.ReadInto(ctx, &rec); err != nil {
+					return
+				}
 			}
 			w.take(rec)
 		}
 	})
+}
+
+// reload makes the new mappings of known processes known.
+func (w *watcher) reload() {
+	for pid := range w.remap {
+		p := w.known[pid]
+		former := p.Maps
+		if p.Maps = w.tables.load(pid); p.Maps == 0 {
+			continue // gone
+		}
+		w.known[pid] = p
+		if err := w.capture.SetProcess(pid, p); err != nil {
+			continue // full: said when it was first made known
+		}
+		w.dropMaps(former)
+	}
+	clear(w.remap)
+}
+
+// dropMaps forgets mappings that no process uses any more.
+func (w *watcher) dropMaps(id uint32) {
+	for _, p := range w.known {
+		if p.Maps == id {
+			return
+		}
+	}
+	if err := w.capture.DropCodeMaps(id); err != nil {
+		w.tables.notes[err.Error()]++
+	}
 }
 
 // scan looks for interpreters in all processes: a path leads through tasks
@@ -111,12 +152,28 @@ func (w *watcher) take(rec perfevent.Record) {
 	w.mu.Unlock()
 	switch rec.Kind {
 	case perfevent.KindFork:
+		if p, ok := w.known[rec.PPID]; ok && !rec.IsThread() {
+			p.Target = p.Target && p.Children
+			w.known[rec.PID] = p // as the fork program did
+		}
 		if w.opt.children && !rec.IsThread() && w.targets.has(rec.PPID) {
 			w.targets.addChild(rec.PID)
 		}
 	case perfevent.KindMmap:
 		if strings.Contains(rec.Name, "python") && (!w.opt.onlyTargets || w.targets.has(rec.PID)) {
 			w.find(rec.PID)
+		} else if _, ok := w.known[rec.PID]; ok {
+			w.remap[rec.PID] = true
+		}
+	case perfevent.KindExit:
+		if p, ok := w.known[rec.PID]; ok && rec.PID == rec.TID {
+			delete(w.known, rec.PID)
+			w.dropMaps(p.Maps)
+		}
+	case perfevent.KindComm:
+		if p, ok := w.known[rec.PID]; ok && rec.Exec {
+			w.known[rec.PID] = bpf.Process{Target: p.Target, Children: p.Children}
+			w.dropMaps(p.Maps)
 		}
 	}
 }
@@ -137,11 +194,13 @@ func (w *watcher) find(pid int32) {
 	}
 	w.targets.mu.Unlock()
 	p := bpf.Process{Target: g != nil, Children: g != nil && w.opt.children, Python: pythonOf(in)}
-	if err := w.capture.SetProcess(pid, p); err != nil {
-		w.noteInterp(pid, in, err)
+	p.Maps = w.tables.load(pid)
+	w.known[pid] = p
+	err = w.capture.SetProcess(pid, p)
+	w.noteInterp(pid, in, err)
+	if err != nil {
 		return
 	}
-	w.noteInterp(pid, in, nil)
 	w.mu.Lock()
 	w.news = append(w.news, news{record: perfevent.Record{PID: pid}, interp: in})
 	w.mu.Unlock()
@@ -237,10 +296,29 @@ func (w *watcher) lost() uint64 {
 	return st.Lost + st.Malformed
 }
 
-func (w *watcher) close() {
+// stop ends the goroutine: the rest then belongs to the caller.
+func (w *watcher) stop() {
 	if w.cancel != nil {
 		w.cancel()
 		w.done.Wait()
+		w.cancel = nil
 	}
+}
+
+// notes says what could not be done for stacks; the watcher must be stopped.
+func (w *watcher) notes() []string {
+	var list []string
+	for note, n := range w.tables.notes {
+		if n > 1 {
+			note = fmt.Sprintf("%s (%d times)", note, n)
+		}
+		list = append(list, note)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (w *watcher) close() {
+	w.stop()
 	w.side.Close()
 }

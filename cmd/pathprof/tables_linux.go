@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"slices"
+
+	"pathprof/perfevent/bpf"
+	"pathprof/unwind"
+	"pathprof/unwind/proc"
+)
+
+// tableLoader gives the kernel programs the unwind tables of processes: each
+// file's once, each process' mappings as they change. It is used by the
+// watcher's goroutine alone.
+type tableLoader struct {
+	capture *bpf.Capture
+	cache   *unwind.TableCache // nil: tables are built each time
+	files   map[imageKey]loadedTable
+	nextID  uint32
+	// notes counts what could not be done, by reason.
+	notes map[string]int
+}
+
+type loadedTable struct {
+	ref      bpf.TableRef
+	segments []unwind.Segment
+}
+
+func newTableLoader(capture *bpf.Capture) *tableLoader {
+	l := &tableLoader{capture: capture, files: map[imageKey]loadedTable{}, notes: map[string]int{}}
+	dir, err := unwind.DefaultCacheDir()
+	if err == nil {
+		l.cache, err = unwind.OpenTableCache(dir)
+	}
+	if err != nil {
+		l.notes["unwind tables are not kept: "+err.Error()]++
+	}
+	return l
+}
+
+// load makes the mappings of a process known and returns their number, 0 if
+// there are none.
+func (l *tableLoader) load(pid int32) uint32 {
+	maps, err := proc.Maps(int(pid))
+	if err != nil {
+		return 0 // gone
+	}
+	var list []bpf.CodeMap
+	for i := range maps {
+		if m := &maps[i]; m.Exec {
+			list = append(list, l.codeMap(pid, m))
+		}
+	}
+	if len(list) == 0 {
+		return 0
+	}
+	slices.SortFunc(list, func(a, b bpf.CodeMap) int { return cmp.Compare(a.Start, b.Start) })
+	l.nextID++
+	left, err := l.capture.SetCodeMaps(l.nextID, list)
+	if err != nil {
+		l.notes[err.Error()]++
+		return 0
+	}
+	if left > 0 {
+		l.notes["a process has more executable mappings than fit: its stacks may be cut"]++
+	}
+	return l.nextID
+}
+
+// codeMap finds the table of a mapping; without a file there is none.
+func (l *tableLoader) codeMap(pid int32, m *proc.Mapping) bpf.CodeMap {
+	c := bpf.CodeMap{Start: m.Start, End: m.End}
+	t, known := l.files[fileOf(m)]
+	if !known {
+		t = l.open(pid, m)
+		l.files[fileOf(m)] = t
+	}
+	c.Table = t.ref
+	if v, ok := unwind.FileOffsetToVaddr(t.segments, m.Offset); ok {
+		c.Bias = m.Start - v
+	} else if m.Path == vdsoName {
+		c.Bias = m.Start
+	}
+	return c
+}
+
+const vdsoName = "[vdso]"
+
+func fileOf(m *proc.Mapping) imageKey {
+	key := imageKey{dev: m.Dev, inode: m.Inode}
+	if m.Inode == 0 {
+		key.path = m.Path
+	}
+	return key
+}
+
+// open reads or builds the table of a mapped file, and loads it.
+func (l *tableLoader) open(pid int32, m *proc.Mapping) loadedTable {
+	if m.Path == vdsoName {
+		return l.openVDSO(pid, m)
+	}
+	if m.Inode == 0 {
+		return loadedTable{} // code made at run time
+	}
+	f, err := proc.OpenMapped(int(pid), *m)
+	if err != nil {
+		l.notes["unwind table: "+err.Error()]++
+		return loadedTable{ref: bpf.NotLoaded}
+	}
+	defer f.Close()
+	var t *unwind.Table
+	id, err := proc.BuildID(f)
+	if err == nil && l.cache != nil {
+		t, err = l.cache.Table(id, f)
+	} else {
+		t, err = unwind.BuildTable(f)
+	}
+	segments, _ := unwind.Segments(f)
+	return loadedTable{ref: l.put(m.Path, t, err), segments: segments}
+}
+
+// openVDSO builds the table of the kernel's code in a process, from its memory.
+func (l *tableLoader) openVDSO(pid int32, m *proc.Mapping) loadedTable {
+	mem, err := proc.OpenMemory(int(pid))
+	if err != nil {
+		return loadedTable{ref: bpf.NotLoaded}
+	}
+	defer mem.Close()
+	t, err := unwind.BuildTable(io.NewSectionReader(mem, int64(m.Start), int64(m.End-m.Start)))
+	return loadedTable{ref: l.put(m.Path, t, err)}
+}
+
+func (l *tableLoader) put(path string, t *unwind.Table, err error) bpf.TableRef {
+	if errors.Is(err, unwind.ErrNoTable) {
+		return bpf.TableRef{}
+	}
+	var ref bpf.TableRef
+	if err == nil {
+		ref, err = l.capture.LoadTable(t)
+	}
+	if err != nil {
+		l.notes["unwind table of "+path+": "+err.Error()]++
+		return bpf.NotLoaded
+	}
+	return ref
+}
