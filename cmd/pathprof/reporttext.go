@@ -24,14 +24,14 @@ const (
 	minClassShare = 0.002 // of the window, for a line of its own
 	minTopShare   = 0.01  // of the window, for a list of functions
 	maxTopClasses = 8     // lists of functions for each thread
-	maxFullPaths  = 8     // threads with a table, unless asked for by name
+	maxFullPaths  = 5     // threads with a table, unless asked for by name
 	maxQuietLines = 15    // threads folded into a line each
 	maxWarnings   = 12
 
 	// A thread is quiet if its own work is a smaller share of its time, or its
 	// time a smaller share of the longest path's.
 	quietShare = 0.005
-	shortShare = 0.01
+	shortShare = 0.05
 )
 
 // textReport writes a profile as text for people.
