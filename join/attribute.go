@@ -187,7 +187,7 @@ func (j *joiner) waitStack(seg *execgraph.Segment) *Stack {
 		return j.stacks.with(by, j.runnableStack(seg))
 	case execgraph.Blocked:
 		if seg.Stack != 0 {
-			return j.stacks.get(seg.Stack)
+			return j.stacks.waited(seg.Stack)
 		}
 		return j.stacks.none(j.whyNoStack(seg))
 	}

@@ -167,6 +167,33 @@ func TestJoinRefusesGaps(t *testing.T) {
 	}
 }
 
+// The frames of the program that took a stack at a switch are no part of the
+// wait; in a sample they are cost, and stay.
+func TestTracerFrames(t *testing.T) {
+	const tracer = "k:bpf_prog_653bdd19f637b4b7_on_switch k:bpf_trace_run4 "
+	tests := []struct{ name, in, wait, sample string }{
+		{"switch", tracer + "k:__schedule k:schedule p:f!", "f;schedule;__schedule", "f;schedule;__schedule;bpf_trace_run4;bpf_prog_653bdd19f637b4b7_on_switch"},
+		{"through a helper", "k:bpf_get_stack k:[kernel] k:bpf_trace_run4 k:__traceiter_sched_switch k:__schedule", "__schedule",
+			"__schedule;__traceiter_sched_switch;bpf_trace_run4;[kernel];bpf_get_stack"},
+		{"none", "k:__schedule p:f!", "f;__schedule", "f;__schedule"},
+		{"nothing else", tracer, "bpf_trace_run4;bpf_prog_653bdd19f637b4b7_on_switch", "bpf_trace_run4;bpf_prog_653bdd19f637b4b7_on_switch"},
+		{"further out", "k:__schedule k:bpf_trace_run1 p:f!", "f", "f;bpf_trace_run1;__schedule"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			raw, frame := parseStack(t, tt.in)
+			raw.NativeStop = recording.StopNone
+			s := newStackSet(func(uint32) *recording.Stack { return raw }, frame, FramesPython)
+			if got := folded(s.waited(1)); got != tt.wait {
+				t.Errorf("wait %s, want %s", got, tt.wait)
+			}
+			if got := folded(s.get(1)); got != tt.sample {
+				t.Errorf("sample %s, want %s", got, tt.sample)
+			}
+		})
+	}
+}
+
 func TestWaitStacks(t *testing.T) {
 	unknownCause := func(why string) execgraph.Cause {
 		return execgraph.Cause{Kind: execgraph.CauseUnknown, Why: why}

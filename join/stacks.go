@@ -3,6 +3,8 @@
 package join
 
 import (
+	"slices"
+	"strings"
 	"sync"
 
 	"pathprof/perfevent/recording"
@@ -46,7 +48,9 @@ type stackSet struct {
 
 	mu     sync.Mutex
 	merged map[uint32]*Stack
-	pseudo map[pseudoKey]*Stack
+	// blocked are those of waits; see waited.
+	blocked map[uint32]*Stack
+	pseudo  map[pseudoKey]*Stack
 }
 
 // pseudoKey is a frame that is no code, and the stack it stands on, 0 if none.
@@ -58,7 +62,7 @@ type pseudoKey struct {
 func newStackSet(stack func(uint32) *recording.Stack, frame func(uint32) *recording.Frame, frames FrameSet) *stackSet {
 	return &stackSet{
 		stack: stack, frame: frame, frames: frames,
-		merged: make(map[uint32]*Stack), pseudo: make(map[pseudoKey]*Stack),
+		merged: make(map[uint32]*Stack), blocked: make(map[uint32]*Stack), pseudo: make(map[pseudoKey]*Stack),
 	}
 }
 
@@ -86,12 +90,50 @@ func (s *stackSet) get(id uint32) *Stack {
 	return &st
 }
 
-// with returns a stack whose innermost frame says name, on top of the stack of
-// that number; 0: alone.
+// tracerFrames begin the names of what the kernel runs to take a stack at a
+// tracepoint: they lie inside of the function whose stack it is. 6.18 has
+// __traceiter_X → __bpf_trace_X → bpf_trace_runN → bpf_prog_TAG_NAME.
+var tracerFrames = []string{
+	"bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_dispatcher_",
+	"trace_call_bpf", "perf_trace_", "perf_call_bpf_enter", "bpf_get_stack", "____bpf_get_stack",
+	"bpf_trampoline_", "__bpf_prog_",
+}
+
+// maxTracerFrames is how deep they are looked for.
+const maxTracerFrames = 8
+
+// waited returns the stack of that number without the recorder's own frames, as
+// it was taken by a program at the switch. In a sample such frames are cost of
+// the recorder, and stay.
+func (s *stackSet) waited(id uint32) *Stack {
+	base := s.get(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st, ok := s.blocked[id]; ok {
+		return st
+	}
+	st, inner := base, 0
+	for i := 0; i < min(len(base.Frames), maxTracerFrames) && base.Frames[i].Kind == KindKernel; i++ {
+		name := base.Frames[i].Name
+		if slices.ContainsFunc(tracerFrames, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			inner = i + 1
+		}
+	}
+	if inner > 0 && inner < len(base.Frames) {
+		cut := *base
+		cut.Frames = base.Frames[inner:]
+		st = &cut
+	}
+	s.blocked[id] = st
+	return st
+}
+
+// with returns a stack whose innermost frame says name, on top of the stack of a
+// wait of that number; 0: alone.
 func (s *stackSet) with(name string, on uint32) *Stack {
 	var base *Stack
 	if on != 0 {
-		base = s.get(on)
+		base = s.waited(on)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

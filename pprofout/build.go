@@ -19,6 +19,8 @@ const (
 	kernelStart = 0xffff_0000_0000_0000
 	kernelLimit = 0xffff_ffff_ffff_ffff
 	kernelFile  = "[kernel.kallsyms]"
+	pythonFile  = "[python]"
+	ownFile     = "[pathprof]"
 )
 
 // entryRef is one entry of a profile, by the indices of path and entry.
@@ -87,6 +89,8 @@ func build(p *join.Profile, refs []entryRef) (*profile.Profile, error) {
 		functions: make(map[functionKey]*profile.Function),
 		mappings:  make(map[mappingKey]*profile.Mapping),
 	}
+	// pprof shows the first mapping as the profile's file.
+	b.mapping(&join.Frame{Kind: join.KindPython})
 	for _, r := range refs {
 		b.add(r)
 	}
@@ -174,11 +178,11 @@ func (b *builder) stack(s *join.Stack) []*profile.Location {
 
 func (b *builder) location(f *join.Frame) *profile.Location {
 	m, fn := b.mapping(f), b.function(f)
-	key := locationKey{function: fn.ID, line: f.Line}
-	if m != nil {
+	key := locationKey{mapping: m.ID, function: fn.ID, line: f.Line}
+	if f.Kind == join.KindNative || f.Kind == join.KindKernel {
 		// The address of a Python frame is that of an object in the heap: it
 		// tells a person nothing and would split equal lines.
-		key.mapping, key.address = m.ID, f.Address
+		key.address = f.Address
 	}
 	if l, ok := b.locations[key]; ok {
 		return l
@@ -213,14 +217,22 @@ func (b *builder) function(f *join.Frame) *profile.Function {
 	return fn
 }
 
-// mapping returns the file a native or kernel frame lies in, nil for others.
+// mapping returns the file a frame lies in. Frames that lie in none get a
+// mapping, too: pprof looks for binaries to fit a profile that has none at all.
 func (b *builder) mapping(f *join.Frame) *profile.Mapping {
-	m := profile.Mapping{Limit: nativeLimit, File: f.Mapping, BuildID: f.BuildID}
-	switch {
-	case f.Kind == join.KindKernel:
-		m = profile.Mapping{Start: kernelStart, Limit: kernelLimit, File: kernelFile}
-	case f.Kind != join.KindNative || f.Mapping == "":
-		return nil
+	m := profile.Mapping{Limit: nativeLimit}
+	switch f.Kind {
+	case join.KindKernel:
+		m.Start, m.Limit, m.File = kernelStart, kernelLimit, kernelFile
+	case join.KindNative:
+		m.File, m.BuildID = f.Mapping, f.BuildID
+		if m.File == "" {
+			m.File = ownFile
+		}
+	case join.KindPython:
+		m.File = pythonFile
+	default:
+		m.File = ownFile
 	}
 	key := mappingKey{m.File, m.BuildID}
 	if known, ok := b.mappings[key]; ok {

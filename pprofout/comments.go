@@ -33,11 +33,14 @@ func comments(p *join.Profile, refs []entryRef) []string {
 	list := []string{
 		"event: " + eventWords(p),
 		fmt.Sprintf("rate: asked %s, achieved %s", hertz(p.AskedHz), hertz(p.AchievedHz)),
-		fmt.Sprintf("samples: %d here, %d in the recording; %d of the threads' own lie on no running segment, %d outside the window",
+		fmt.Sprintf("samples: n=%d here, %d in the recording; %d of the threads' own lie on no running segment, %d outside the window",
 			n, p.Samples, p.OffThread, p.OutsideWindow),
 		fmt.Sprintf("time: path/nanoseconds sums to %d ns of %d path(s)", ns, len(paths)),
 		margin(p, n, order),
 		fmt.Sprintf("loss: %d lost, counter throttled %d times", p.Lost, p.Throttled),
+	}
+	if len(paths) > 1 {
+		list = append(list, "paths: a moment that lies on several paths counts on each; choose one with -tagfocus=path_tid=TID")
 	}
 	if !p.Complete {
 		list = append(list, "loss: the recorder was stopped before it finished; the end may be missing")

@@ -23,7 +23,7 @@ type By string
 
 // The ways to cut a profile.
 const (
-	ByClass   By = "class"   // alike segments
+	ByClass   By = "class"   // alike segments; preemptions by whomever are alike
 	BySegment By = "segment" // one segment
 	ByThread  By = "thread"  // one thread on the path, whoever waits for it
 	ByProcess By = "process" // one process on the path
@@ -139,6 +139,15 @@ func partKey(by By, path *join.ThreadPath, index, segment int) any {
 	case ByState:
 		return k.State
 	}
+	return foldedKey(k)
+}
+
+// foldedKey takes preemptions by whomever as one class: on a busy machine there
+// are hundreds, each too short to look at. The label cause keeps them apart.
+func foldedKey(k join.ClassKey) join.ClassKey {
+	if k.State == execgraph.Preempted {
+		k.Cause = join.Reason{}
+	}
 	return k
 }
 
@@ -161,6 +170,7 @@ func newGroup(by By, path *join.ThreadPath, segment int, begin int64) *group {
 		g.What = k.State.String()
 		g.slug = slug(g.What)
 	default:
+		k = foldedKey(k)
 		g.What = k.String()
 		g.slug = slug(classParts(k)...)
 	}

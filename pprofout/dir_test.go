@@ -14,6 +14,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"pathprof/join"
+	"pathprof/join/execgraph"
 )
 
 func TestWriteDir(t *testing.T) {
@@ -232,4 +233,38 @@ func TestGoToolPprof(t *testing.T) {
 	contains(run("-comments", files[1].Path), "function App.handle: 100.00 %, 3 of 3 samples: too few")
 	contains(run("-top", "-unit=ns", "-diff_base="+files[2].Path, files[3].Path), "Type: path")
 	contains(run("-top", "-unit=ns", "-tagroot=thread", files[0].Path), "1200ns 75.00% worker")
+}
+
+// On a busy machine hundreds of tasks preempt: that is one file.
+func TestPreemptionsAreOneClass(t *testing.T) {
+	p := example()
+	for i, who := range []string{"gzip/gzip", "make/make"} {
+		k := &p.Paths[0].Classes[i+1].Key
+		*k = p.Paths[0].Classes[0].Key
+		k.State = execgraph.Preempted
+		k.Cause = join.Reason{Kind: execgraph.CauseTask, Detail: who}
+	}
+	p.Paths = p.Paths[:1]
+	files, err := WriteDir(p, t.TempDir(), ByClass)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 3 || files[1].What != "preempted app/app" || files[1].Ns != 600 || files[2].Ns != 400 {
+		t.Fatalf("files %+v", files)
+	}
+	b, err := os.ReadFile(files[1].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prof, err := profile.ParseData(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	causes := make(map[string]int64)
+	for _, s := range prof.Sample {
+		causes[s.Label["cause"][0]] += s.Value[0]
+	}
+	if causes["task gzip/gzip"] != 400 || causes["task make/make"] != 200 {
+		t.Errorf("causes %v", causes)
+	}
 }

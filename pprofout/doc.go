@@ -16,7 +16,8 @@
 // Traps of the format:
 //   - pprof tries to symbolize locations of mappings that do not claim to have
 //     functions, and then looks for binaries on this machine, which need not be
-//     the recorded one. All mappings claim them.
+//     the recorded one. All mappings claim them, and each frame has one, [python] for
+//     Python frames: for a profile without any pprof makes one up.
 //   - pprof takes a function whose name equals its system name for one that is
 //     still to be demangled, and <module>, <lambda> and f.<locals>.g for C++ with
 //     template parameters, which it cuts out. Python functions have no system name.
