@@ -74,7 +74,8 @@ func NewBuilder(opt Options) *Builder {
 }
 
 // Add takes the next event. Events come in time order; those with the same
-// time in the order in which they happened.
+// time in the order in which they happened. Only the task dump is free of that: it says most
+// if it comes first, whatever its time.
 func (b *Builder) Add(ev sched.Event) error {
 	if err := b.add(&ev); err != nil {
 		return fmt.Errorf("%w: %v", err, ev)
@@ -87,6 +88,11 @@ func (b *Builder) add(ev *sched.Event) error {
 		b.loss.Malformed++
 		return ErrMalformed
 	}
+	b.idx++
+	if ev.Kind == sched.KindTask {
+		b.dumped(ev)
+		return nil
+	}
 	b.first = min(b.first, ev.Time)
 	if ev.Time < b.now {
 		if uint64(b.now)-uint64(ev.Time) > uint64(b.opt.Tolerance) {
@@ -97,7 +103,6 @@ func (b *Builder) add(ev *sched.Event) error {
 		ev.Time = b.now
 	}
 	b.now = ev.Time
-	b.idx++
 	b.take(ev)
 	return nil
 }
@@ -116,6 +121,7 @@ func wellFormed(ev *sched.Event) bool {
 	return false
 }
 
+// take advances the lines and lanes that a timely event is about.
 func (b *Builder) take(ev *sched.Event) {
 	switch ev.Kind {
 	case sched.KindSwitch:
@@ -130,9 +136,6 @@ func (b *Builder) take(ev *sched.Event) {
 		b.line(ev.Task.TID).set(attrs{pid: ev.Task.PID, name: ev.Name})
 	case sched.KindExit:
 		b.line(ev.Task.TID).set(attrs{pid: ev.Task.PID, exited: true})
-	case sched.KindTask:
-		b.dumped(ev)
-		return // found in /proc, not on a CPU
 	}
 	if ev.CPU >= 0 {
 		b.lane(ev.CPU).last = ev.Time
@@ -175,10 +178,11 @@ func (b *Builder) lost(ev *sched.Event) {
 	b.gone(gone, ev.CPU)
 }
 
-// gone passes on that a task had left a CPU unseen.
+// gone passes on that a task had left a CPU unseen. A unit knows that only of
+// tasks that it saw there, so that their lines are not open.
 func (b *Builder) gone(d departure, cpu int32) {
 	if d.tid > 0 {
-		b.line(d.tid).feed(&op{kind: opGone, idx: b.idx, cpu: cpu, proof: d.last, why: d.why})
+		b.line(d.tid).apply(&op{kind: opGone, idx: b.idx, cpu: cpu, proof: d.last, why: d.why})
 	}
 }
 
@@ -210,7 +214,7 @@ func (b *Builder) forked(ev *sched.Event) {
 }
 
 func (b *Builder) dumped(ev *sched.Event) {
-	o := op{kind: opDump, idx: b.idx, t: ev.Time, to: Unknown}
+	o := op{kind: opDump, idx: b.idx, to: Unknown}
 	a := attrs{pid: ev.Task.PID, name: ev.Name, parent: ev.Other.PID, hasStart: true, start: ev.Count}
 	switch {
 	case ev.State&(sched.StateDead|sched.StateZombie) != 0:

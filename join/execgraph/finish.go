@@ -33,7 +33,7 @@ func (g *Graph) addTask(l *line, i int, tid int32, lost []LossSpan) bool {
 	for _, taken := g.index[t.ID]; taken; _, taken = g.index[t.ID] {
 		t.ID.Start++ // a dumped start time that equals a fork's
 	}
-	if gen.zombie && open && len(spans) == 0 {
+	if gen.zombie && gen.begin == never && open && len(spans) == 0 {
 		t.End, t.Exited = t.Begin, true
 	} else if t.End <= t.Begin {
 		return false
@@ -79,8 +79,6 @@ func (k *track) add(g *Graph, t *Task, s span, end int64, lost []LossSpan) {
 	case s.flags&flagRaced != 0 && touches(lost, begin, end):
 		// A later wake-up may be among the lost events.
 		s.state, s.cpu, s.why = Blocked, -1, whyLost
-	case s.state == Preempted && s.cpu < 0 && s.why == whyNone:
-		s.why = whyNoSwitch
 	}
 	if s.flags&flagRaced != 0 {
 		s.flags = 0

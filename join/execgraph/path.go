@@ -5,7 +5,6 @@ package execgraph
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 
 	"pathprof/join/sched"
@@ -218,9 +217,6 @@ func (w *walker) occupant(t *turn, task int32) Cause {
 
 // emit appends a segment, or lengthens the last one if it goes on.
 func (w *walker) emit(s Segment) {
-	if s.End <= s.Begin {
-		return
-	}
 	if s.Depth == 0 && s.State != Blocked {
 		s.Wait = -1
 	}
@@ -259,12 +255,15 @@ func (w *walker) warn() {
 	if w.unknown > 0 {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("%d ns of %d are unknown", w.unknown, p.End-p.Begin))
 	}
-	lost := slices.DeleteFunc(slices.Clone(w.g.Loss.Spans), func(s LossSpan) bool { return s.End < p.Begin || s.Begin >= p.End })
-	if len(lost) > 0 {
-		var n int64
-		for _, s := range lost {
-			n = addSaturated(n, s.Count)
+	var places int
+	var events int64
+	for i := range w.g.Loss.Spans {
+		if l := &w.g.Loss.Spans[i]; l.End >= p.Begin && l.Begin < p.End {
+			places++
+			events = addSaturated(events, l.Count)
 		}
-		p.Warnings = append(p.Warnings, fmt.Sprintf("%d events lost within the window, in %d places", n, len(lost)))
+	}
+	if places > 0 {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("%d events lost within the window, in %d places", events, places))
 	}
 }

@@ -30,8 +30,6 @@ func (l *line) feed(o *op) {
 	}
 	p := l.prefix
 	switch o.kind {
-	case opGone:
-		return // a task that the unit saw on a CPU is not open
 	case opDump:
 		if p.dumped || p.asleep {
 			return
