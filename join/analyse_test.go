@@ -153,8 +153,8 @@ func TestAnalyse(t *testing.T) {
   preempted (task gzip/gzip) app/app: 20 ns, 1 segments, 0 samples, acquire 1.00
   in wait (task app/worker): preempted (unknown idle) app/worker: 10 ns, 1 segments, 0 samples
 app/worker [1000, 2000)
-  in wait (timer hrtimer): blocked (timer hrtimer) app/worker: 400 ns, 1 segments, 0 samples
-  in wait (unknown still-waiting): blocked (unknown still-waiting) app/worker: 300 ns, 1 segments, 0 samples
+  blocked (timer hrtimer) app/worker: 400 ns, 1 segments, 0 samples
+  blocked (unknown still-waiting) app/worker: 300 ns, 1 segments, 0 samples
   running app/worker: 290 ns, 1 segments, 3 samples, work 1.00
   preempted (unknown idle) app/worker: 10 ns, 1 segments, 0 samples
 outside 1, off 1, map[python-only:7]

@@ -29,16 +29,25 @@ func (r Reason) String() string {
 //	running app/worker
 //	blocked (timer hrtimer) app/app
 //	in wait (task app/worker): running app/worker
+//
+// A wait of the target's own that nothing replaced is named once.
 func (k ClassKey) String() string {
 	s := k.State.String()
 	if k.Cause.Kind != execgraph.CauseNone {
 		s += " (" + k.Cause.String() + ")"
 	}
 	s += " " + k.Thread().String()
-	if k.Wait.Kind != execgraph.CauseNone {
+	if k.InWait() {
 		s = "in wait (" + k.Wait.String() + "): " + s
 	}
 	return s
+}
+
+// InWait tells whether the class shows what happened elsewhere while the target
+// waited. A wait that no task ended has nothing to show but itself: there Wait
+// and Cause are the same.
+func (k ClassKey) InWait() bool {
+	return k.Wait.Kind != execgraph.CauseNone && k.Wait != k.Cause
 }
 
 // Thread returns the names of the class' task.

@@ -184,7 +184,7 @@ func classParts(k join.ClassKey) []string {
 		parts = append(parts, string(k.Cause.Kind))
 	}
 	parts = append(parts, k.Thread().ShortName())
-	if k.Wait.Kind != execgraph.CauseNone {
+	if k.InWait() {
 		parts = append(parts, "in-wait", string(k.Wait.Kind))
 	}
 	return parts
