@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 )
@@ -86,18 +85,3 @@ func parseMapping(line string) (m Mapping, err error) {
 
 // unescape undoes the one escape that maps has: a newline in a path is \012.
 func unescape(path string) string { return strings.ReplaceAll(path, `\012`, "\n") }
-
-// Maps reads the mappings of a process, sorted by address. A kernel thread or a
-// zombie has none.
-func Maps(pid int) ([]Mapping, error) {
-	f, err := os.Open(path(pid, "maps"))
-	if err != nil {
-		return nil, gone(err)
-	}
-	defer f.Close()
-	maps, err := ParseMaps(f)
-	if err != nil {
-		return nil, fmt.Errorf("mappings of process %d: %w", pid, gone(err))
-	}
-	return maps, nil
-}

@@ -12,6 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Maps reads the mappings of a process, sorted by address. A kernel thread or a
+// zombie has none.
+func Maps(pid int) ([]Mapping, error) {
+	f, err := os.Open(path(pid, "maps"))
+	if err != nil {
+		return nil, gone(err)
+	}
+	defer f.Close()
+	maps, err := ParseMaps(f)
+	if err != nil {
+		return nil, fmt.Errorf("mappings of process %d: %w", pid, gone(err))
+	}
+	return maps, nil
+}
+
 // OpenMapped opens the file behind a mapping: by its path in the process' own
 // root if that still is the mapped file, else through map_files, which also
 // reaches deleted files. That needs CAP_CHECKPOINT_RESTORE or root.
@@ -19,32 +34,47 @@ func OpenMapped(pid int, m Mapping) (*os.File, error) {
 	if !strings.HasPrefix(m.Path, "/") {
 		return nil, fmt.Errorf("mapping %q: no file", m.Path)
 	}
+	var named *os.File
+	sure := false
 	if !m.Deleted {
-		f, err := os.Open(path(pid, "root") + m.Path)
-		if err == nil && isMapped(f, m) {
-			return f, nil
-		}
-		if err == nil {
-			f.Close()
-		}
+		named, sure = openNamed(path(pid, "root")+m.Path, m)
+	}
+	if sure {
+		return named, nil
 	}
 	f, err := os.Open(path(pid, fmt.Sprintf("map_files/%x-%x", m.Start, m.End)))
-	if err != nil {
+	switch {
+	case named == nil && err != nil:
 		return nil, fmt.Errorf("mapped file %s: %w", m.Path, gone(err))
+	case err != nil:
+		return named, nil
+	case named != nil:
+		named.Close()
 	}
 	return f, nil
 }
 
-// isMapped compares device and inode. On overlay and btrfs file systems maps
-// shows another device than stat does: the inode alone must do where the
-// devices differ, and a mapping without any cannot be checked.
-func isMapped(f *os.File, m Mapping) bool {
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
-		return false
+// openNamed opens a path if it has the mapping's inode. On overlay and btrfs
+// file systems maps shows another device than stat does: where devices differ,
+// it is likely the mapped file, but not surely.
+func openNamed(name string, m Mapping) (f *os.File, sure bool) {
+	// A path may have become a pipe, whose opening would block.
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, false
 	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	return ok && (m.Inode == 0 || sys.Ino == m.Inode)
+	st, err := f.Stat()
+	if err == nil && st.Mode().IsRegular() {
+		sys, ok := st.Sys().(*syscall.Stat_t)
+		if ok && sys.Ino == m.Inode {
+			return f, uint64(unix.Major(sys.Dev))<<20|uint64(unix.Minor(sys.Dev)) == m.Dev
+		}
+		if ok && m.Inode == 0 {
+			return f, true // a caller that knows no more
+		}
+	}
+	f.Close()
+	return nil, false
 }
 
 // gone makes the errors of a vanished process os.ErrNotExist.

@@ -59,3 +59,44 @@ func parseStat(text []byte) (t Task, err error) {
 	t.StartTime = ticks * (1e9 / ticksPerSecond)
 	return t, nil
 }
+
+func parseSwitches(text []byte) (sum uint64, err error) {
+	found := 0
+	for line := range bytes.Lines(text) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if !bytes.HasSuffix(name, []byte("voluntary_ctxt_switches")) {
+			continue
+		}
+		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("count of switches: %w", err)
+		}
+		sum += n
+		found++
+	}
+	if found != 2 {
+		return 0, fmt.Errorf("%d counts of switches, want 2", found)
+	}
+	return sum, nil
+}
+
+// parseLast returns the last number in a field of a status file: the one of the
+// innermost namespace where there are several (fs/proc/array.c, task_state).
+func parseLast(text []byte, field string) (int, error) {
+	for line := range bytes.Lines(text) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if string(name) != field {
+			continue
+		}
+		numbers := bytes.Fields(value)
+		if len(numbers) == 0 {
+			break
+		}
+		n, err := strconv.Atoi(string(numbers[len(numbers)-1]))
+		if err != nil {
+			return 0, fmt.Errorf("status field %s: %w", field, err)
+		}
+		return n, nil
+	}
+	return 0, fmt.Errorf("status field %s: missing", field)
+}

@@ -4,7 +4,6 @@ package proc
 
 import (
 	"bytes"
-	"fmt"
 	"iter"
 	"os"
 	"strconv"
@@ -23,13 +22,32 @@ func Stat(pid, tid int) (Task, error) {
 }
 
 func stat(pid, tid int) (Task, error) {
-	text, err := os.ReadFile(path(pid, "task/"+strconv.Itoa(tid)+"/stat"))
+	var room [statSize]byte
+	text, err := readShort(path(pid, "task/"+strconv.Itoa(tid)+"/stat"), room[:])
 	if err != nil {
-		return Task{}, gone(err)
+		return Task{}, err
 	}
 	t, err := parseStat(text)
 	t.PID = pid
 	return t, err
+}
+
+// statSize is above what a stat file can hold: 52 numbers and a name.
+const statSize = 2048
+
+// readShort reads a file of /proc in one go, in a third of os.ReadFile's time:
+// a dump reads one for each task of the machine.
+func readShort(name string, room []byte) ([]byte, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, gone(&os.PathError{Op: "open", Path: name, Err: err})
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, room)
+	if err != nil {
+		return nil, gone(&os.PathError{Op: "read", Path: name, Err: err})
+	}
+	return room[:n], nil
 }
 
 // sleptNanos is CLOCK_BOOTTIME minus CLOCK_MONOTONIC.
@@ -122,26 +140,6 @@ func Switches(pid, tid int) (uint64, error) {
 		return 0, gone(err)
 	}
 	return parseSwitches(text)
-}
-
-func parseSwitches(text []byte) (sum uint64, err error) {
-	found := 0
-	for line := range bytes.Lines(text) {
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		if !bytes.HasSuffix(name, []byte("voluntary_ctxt_switches")) {
-			continue
-		}
-		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("count of switches: %w", err)
-		}
-		sum += n
-		found++
-	}
-	if found != 2 {
-		return 0, fmt.Errorf("%d counts of switches, want 2", found)
-	}
-	return sum, nil
 }
 
 // WorkingDir is the current folder of a process.
