@@ -5,7 +5,9 @@ package execgraph
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
+	"sync"
 
 	"pathprof/join/sched"
 )
@@ -33,11 +35,19 @@ func (g *Graph) ActivePath(target sched.TaskID, begin, end int64) (Path, error) 
 	if end <= begin || end-begin <= 0 {
 		return Path{}, fmt.Errorf("active path of task %d over [%d, %d): %w", target.TID, begin, end, ErrNoWindow)
 	}
-	w := &walker{g: g, path: Path{Target: target, Begin: begin, End: end}}
+	scratch := scratches.Get().(*[]Segment)
+	defer scratches.Put(scratch)
+	w := &walker{g: g, path: Path{Target: target, Begin: begin, End: end, Segments: (*scratch)[:0]}}
 	w.walk(task)
 	w.warn()
+	*scratch = w.path.Segments
+	w.path.Segments = slices.Clone(w.path.Segments)
 	return w.path, nil
 }
+
+// scratches are segments of earlier paths. A path's length is not known
+// beforehand, and growing each anew costs more than the walk.
+var scratches = sync.Pool{New: func() any { return new([]Segment) }}
 
 // frame is a stretch of one task's line on the way.
 type frame struct {
