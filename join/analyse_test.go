@@ -147,15 +147,15 @@ func TestAnalyse(t *testing.T) {
 	// running of the worker), 20 preempted by gzip, 380 running. worker: asleep
 	// for 400, runnable 10, running 290, asleep 300 with no end.
 	want := `app/app [1000, 2000)
-  running app/app: 680 ns, 2 segments, 4 samples, f 0.50, g 0.50
-  in wait (task app/worker): running app/worker: 190 ns, 1 segments, 2 samples, work 1.00
+  running app/app: 680 ns, 2 segments, 4 samples, f 0.50, g 0.50, main 0.00
+  in wait (task app/worker): running app/worker: 190 ns, 1 segments, 2 samples, work 1.00, loop 0.00
   in wait (task app/worker): blocked (timer hrtimer) app/worker: 100 ns, 1 segments, 0 samples
-  preempted (task gzip/gzip) app/app: 20 ns, 1 segments, 0 samples, acquire 1.00
+  preempted (task gzip/gzip) app/app: 20 ns, 1 segments, 0 samples, acquire 1.00, main 0.00
   in wait (task app/worker): preempted (unknown idle) app/worker: 10 ns, 1 segments, 0 samples
 app/worker [1000, 2000)
   blocked (timer hrtimer) app/worker: 400 ns, 1 segments, 0 samples
   blocked (unknown still-waiting) app/worker: 300 ns, 1 segments, 0 samples
-  running app/worker: 290 ns, 1 segments, 3 samples, work 1.00
+  running app/worker: 290 ns, 1 segments, 3 samples, work 1.00, loop 0.00
   preempted (unknown idle) app/worker: 10 ns, 1 segments, 0 samples
 outside 1, off 1, map[python-only:7]
 `

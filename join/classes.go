@@ -184,6 +184,10 @@ func tallies(stacks map[*Stack]Values, at func(*Stack) *Frame, value func(Values
 	return sums
 }
 
+// listed functions are those at the top, and the Python functions that called
+// them: those have a share with callees only.
+func listed(k functionKey, t tally) bool { return t.self > 0 || k.kind == KindPython }
+
 // sampledFunctions are the functions of a class on a CPU, with intervals.
 func sampledFunctions(stacks map[*Stack]Values, class *Class) []Function {
 	n := class.Samples
@@ -191,7 +195,7 @@ func sampledFunctions(stacks map[*Stack]Values, class *Class) []Function {
 	sums := tallies(stacks, top, func(v Values) int64 { return v.Samples })
 	var out []Function
 	for k, t := range sums {
-		if t.self == 0 {
+		if !listed(k, t) {
 			continue
 		}
 		f := k.function(float64(t.self)/float64(n), float64(t.total)/float64(n))
@@ -233,7 +237,7 @@ func waitFunctions(stacks map[*Stack]Values, ns int64) []Function {
 	sums := tallies(stacks, waitTop, func(v Values) int64 { return v.PathNs })
 	var out []Function
 	for k, t := range sums {
-		if t.self == 0 {
+		if !listed(k, t) {
 			continue
 		}
 		f := k.function(float64(t.self)/float64(ns), float64(t.total)/float64(ns))

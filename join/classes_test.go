@@ -98,6 +98,7 @@ python other n=3 0.030 [0.0103 0.0845] total 0.030 too few
 		}, `
 python f n=97 0.970 [0.9155 1.0000] total 0.970
 native deflate n=3 0.030 [0.0103 0.1248] total 0.030 too few
+python main n=0 0.000 [0.0000 0.0845] total 0.970 too few
 `, Doubt{Unknown: 3}},
 		{"a thread of a C library", lossRule{}, map[string]Values{
 			"n:dgemm@blas": n(50), "k:futex n:wait@blas": n(50),
@@ -134,6 +135,7 @@ func TestFunctionsOfWaits(t *testing.T) {
 	})
 	want := `python acquire n=0 0.600 [0.6000 0.6000] total 0.600
 native nanosleep n=0 0.300 [0.3000 0.3000] total 0.300
+python main n=0 0.000 [0.0000 0.0000] total 0.600
 `
 	if got := functionLines(c); got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)

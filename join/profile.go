@@ -86,7 +86,8 @@ type Function struct {
 	File string `json:"file"`
 	Line int32  `json:"line"` // first line of the function
 	Kind string `json:"kind"` // python, native, kernel
-	// Samples with the function at the top of the stack; Share of the class'
+	// Samples with the function at the top of the stack, 0 for a Python function
+	// that only called others; Share of the class'
 	// samples, with its 95 % interval [Low, High] (Wilson). Share, Low and High
 	// are in 0…1. TotalShare counts samples anywhere below it, too.
 	Samples    int64   `json:"samples"`
