@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -119,28 +118,8 @@ func newRootCommand(e *env) *cobra.Command {
 	root.SetUsageTemplate(usageTemplate)
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(newRecordCommand(e), newReportCommand(e), newPprofCommand(e),
-		newDumpCommand(e), newCheckCommand(e), newDemoCommand(e), newWaitCommand())
+		newDumpCommand(e), newCheckCommand(e), newDemoCommand(e))
 	return root
-}
-
-// init keeps the command that waits, then becomes another program, on the
-// process' first thread. Where any other thread calls execve, the kernel gives it
-// the first one's number (de_thread in fs/exec.c), and to whoever looks on, the
-// program's main thread ends and a thread of unknown past goes on.
-func init() {
-	if len(os.Args) > 1 && os.Args[1] == waitCommand {
-		runtime.LockOSThread()
-	}
-}
-
-// newWaitCommand is the other side of record's start of a program.
-func newWaitCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    waitCommand,
-		Hidden: true,
-		Args:   cobra.MinimumNArgs(2), // the file, and the command line
-		RunE:   func(_ *cobra.Command, args []string) error { return execWhenReady(args) },
-	}
 }
 
 // newHelpCommand is cobra's, but for the exit status where there is no such

@@ -73,9 +73,7 @@ func (s *session) fillEnd() error {
 	if n := s.capture.Undecodable(); n > 0 {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("%d records had an unknown form", n))
 	}
-	for _, note := range s.watch.notes() {
-		m.Warnings = append(m.Warnings, note)
-	}
+	m.Warnings = append(m.Warnings, s.watch.notes()...)
 	s.fillRates()
 	return nil
 }

@@ -4,9 +4,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -167,10 +169,11 @@ func runRecord(ctx context.Context, e *env, opt recordOptions) error {
 	if line != nil {
 		line.clear()
 	}
-	if sum.dir != "" {
-		printSummary(e.stdout, sum)
+	if sum.dir == "" {
+		return err
 	}
-	return err
+	printSummary(e.stdout, sum)
+	return errors.Join(err, handOver(sum.dir, e.getenv))
 }
 
 // liveLine is the one line that a terminal shows while recording.
@@ -220,17 +223,36 @@ func printSummary(w io.Writer, s summary) {
 		fmt.Fprintf(w, "left out: %d blocked stacks of threads that block very often; unread: %d Python frames, %d side-band records\n",
 			l.ThinnedStacks, l.Unresolved, l.SideBand)
 	}
-	for _, in := range m.Interpreters {
-		if in.Refused != "" {
-			fmt.Fprintf(w, "process %d: no Python frames: %s\n", in.PID, in.Refused)
-			continue
-		}
-		fmt.Fprintf(w, "process %d: CPython %s (%s)\n", in.PID, in.Version, in.Path)
-	}
+	printInterpreters(w, m.Interpreters)
 	for _, warning := range m.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
 	}
 	fmt.Fprintf(w, "next: pathprof report %s\n", s.dir)
+}
+
+// printInterpreters says which interpreters were met: alike ones in one line.
+func printInterpreters(w io.Writer, list []recording.Interpreter) {
+	type kind struct{ version, path, refused string }
+	pids := map[kind][]int32{}
+	var order []kind
+	for _, in := range list {
+		k := kind{in.Version, in.Path, in.Refused}
+		if pids[k] == nil {
+			order = append(order, k)
+		}
+		pids[k] = append(pids[k], in.PID)
+	}
+	for _, k := range order {
+		who := fmt.Sprintf("process %d", pids[k][0])
+		if n := len(pids[k]) - 1; n > 0 {
+			who += fmt.Sprintf(" and %d more", n)
+		}
+		if k.refused != "" {
+			fmt.Fprintf(w, "%s: no Python frames: %s\n", who, k.refused)
+			continue
+		}
+		fmt.Fprintf(w, "%s: CPython %s (%s)\n", who, k.version, k.path)
+	}
 }
 
 func periodText(m *recording.Meta) string {
@@ -278,4 +300,13 @@ func lastByte(s string) byte {
 		return 0
 	}
 	return s[len(s)-1]
+}
+
+// parsePID reads a process number.
+func parsePID(text string) (int32, error) {
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("process number %q: must be a positive number", text)
+	}
+	return int32(n), nil
 }

@@ -299,7 +299,7 @@ func (r *textReport) functions(g *classGroup) {
 	}
 	var few []join.Function
 	t := r.functionGrid()
-	for _, f := range g.Functions {
+	for _, f := range tops(g.Functions) {
 		if f.TooFew || t.Length() == r.top {
 			few = append(few, f)
 			continue
@@ -311,6 +311,15 @@ func (r *textReport) functions(g *classGroup) {
 		fmt.Fprintln(r.w, indent(t.Render(), 4))
 	}
 	r.few(g, few, t.Length() > 0)
+}
+
+// tops are the functions that have time of their own: a list begins with them.
+func tops(list []join.Function) []join.Function {
+	n := slices.IndexFunc(list, func(f join.Function) bool { return f.Share == 0 })
+	if n < 0 {
+		return list
+	}
+	return list[:n]
 }
 
 // functionGrid is a list of functions. The first says what its columns are.
@@ -358,7 +367,8 @@ func (r *textReport) few(g *classGroup, few []join.Function, listed bool) {
 // sampled.
 func (r *textReport) waitedIn(g *classGroup) {
 	t := r.functionGrid()
-	for _, f := range g.Functions[:min(len(g.Functions), r.top)] {
+	functions := tops(g.Functions)
+	for _, f := range functions[:min(len(functions), r.top)] {
 		t.AppendRow([]any{percent(f.Share), "measured", percent(f.TotalShare), printable(f.Name), place(f)})
 	}
 	fmt.Fprintln(r.w, indent(t.Render(), 4))

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -99,46 +97,37 @@ func (t *targets) add(g *target) {
 	t.byPID[g.pid] = g
 }
 
-// waitCommand is the hidden command under which record starts a program: it
-// waits for its input to close, then becomes the program. So nothing of the
-// program runs before the recording does.
-const waitCommand = "exec-when-ready"
+// gate is the shell program under which record starts another: it waits until its
+// input 3 closes, then becomes that program. So nothing of the program runs before
+// the recording does, and nothing else runs in its process: a shell has one
+// thread, whose number exec keeps (de_thread in fs/exec.c gives the number of
+// the first thread to whichever calls it).
+const gate = `read _ <&3; exec 3<&-; exec "$@"`
 
 func (t *targets) startCommand(command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return fmt.Errorf("start %s: %w", command[0], err)
 	}
-	wait, gate, err := os.Pipe()
+	wait, open, err := os.Pipe()
 	if err != nil {
-		return err
+		return fmt.Errorf("start %s: %w", command[0], err)
 	}
 	defer wait.Close()
-	cmd := exec.Command("/proc/self/exe", append([]string{waitCommand, "--", path}, command...)...)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", gate, command[0], path}, command[1:]...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{wait}
 	if err := cmd.Start(); err != nil {
-		gate.Close()
+		open.Close()
 		return fmt.Errorf("start %s: %w", command[0], err)
 	}
-	t.cmd, t.gate = cmd, gate
+	t.cmd, t.gate = cmd, open
 	fd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
 	if err != nil {
 		return fmt.Errorf("process %d: %w", cmd.Process.Pid, err)
 	}
 	t.add(&target{pid: int32(cmd.Process.Pid), pidfd: fd, name: command[0], command: command})
 	return nil
-}
-
-// execWhenReady is the other side: file 3 is the gate.
-func execWhenReady(args []string) error {
-	gate := os.NewFile(3, "gate")
-	if _, err := gate.Read(make([]byte, 1)); err == nil {
-		return errors.New("unexpected input")
-	}
-	gate.Close()
-	err := syscall.Exec(args[0], args[1:], os.Environ())
-	return fmt.Errorf("start %s: %w", args[1], err)
 }
 
 // release lets the started command run.
@@ -188,16 +177,8 @@ func (t *targets) ended() bool {
 	return true
 }
 
-// wait waits for the started command to end; nil if there is none.
-func (t *targets) wait() error {
-	if t.cmd == nil {
-		return nil
-	}
-	return t.cmd.Wait()
-}
-
-// close releases the targets. A command that was never released ends with its
-// gate; one that runs is left alone.
+// close releases the targets. A command that was never released is ended; one
+// that still runs is left alone.
 func (t *targets) close() {
 	if t.gate != nil {
 		t.cmd.Process.Kill()
@@ -209,13 +190,4 @@ func (t *targets) close() {
 			unix.Close(g.pidfd)
 		}
 	}
-}
-
-// parsePID reads a process number.
-func parsePID(text string) (int32, error) {
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("process number %q: must be a positive number", text)
-	}
-	return int32(n), nil
 }
