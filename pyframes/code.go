@@ -162,4 +162,3 @@ func wideText(raw []byte, kind int) string {
 	}
 	return string(out)
 }
-

@@ -21,6 +21,7 @@ type UnsupportedError struct {
 	Why     string
 }
 
+// Error says it in one line.
 func (e *UnsupportedError) Error() string {
 	return strings.TrimSpace("CPython "+e.Version) + " is not supported: " + e.Why
 }
@@ -39,6 +40,18 @@ type Runtime struct {
 	Source string
 
 	members memberTables
+}
+
+// Interp is the interpreter of a process.
+type Interp struct {
+	Runtime *Runtime
+	// Path of the file with _PyRuntime, as the process sees it.
+	Path, BuildID string
+	// Bias is the address in the process minus that in the file.
+	Bias uint64
+	// RuntimeAddr and EvalRanges are addresses in the process.
+	RuntimeAddr uint64
+	EvalRanges  [][2]uint64
 }
 
 // The versions that can be read: 3.minMinor to 3.maxMinor.

@@ -17,18 +17,6 @@ import (
 	"pathprof/unwind/proc"
 )
 
-// Interp is the interpreter of a process.
-type Interp struct {
-	Runtime *Runtime
-	// Path of the file with _PyRuntime, as the process sees it.
-	Path, BuildID string
-	// Bias is the address in the process minus that in the file.
-	Bias uint64
-	// RuntimeAddr and EvalRanges are addresses in the process.
-	RuntimeAddr uint64
-	EvalRanges  [][2]uint64
-}
-
 // Cache remembers what files hold, also that they hold nothing. It is safe for
 // concurrent use.
 type Cache struct {
