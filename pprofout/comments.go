@@ -103,14 +103,17 @@ func margin(p *join.Profile, n int64, classes [][2]int) string {
 func classWords(c *join.Class) []string {
 	list := []string{fmt.Sprintf("segment class: %s; %d ns in %d segments, %d samples, %d ns unsampled",
 		c.Key, c.Ns, c.Segments, c.Samples, c.Unsampled)}
-	for i, f := range c.Functions {
-		if i == maxFunctions {
-			list = append(list, fmt.Sprintf("and %d more functions", len(c.Functions)-i))
-			break
+	shown := 0
+	for _, f := range c.Functions {
+		if f.Share == 0 {
+			continue // it only called others
+		}
+		if shown++; shown > maxFunctions {
+			continue
 		}
 		s := fmt.Sprintf("function %s: %.2f %%", f.Name, 100*f.Share)
 		switch {
-		case f.Samples == 0:
+		case c.Samples == 0:
 			s += " of the time waited, exact"
 		case f.TooFew:
 			s += fmt.Sprintf(", %d of %d samples: too few", f.Samples, c.Samples)
@@ -118,6 +121,9 @@ func classWords(c *join.Class) []string {
 			s += fmt.Sprintf(" [%.2f %%, %.2f %%], %d of %d samples", 100*f.Low, 100*f.High, f.Samples, c.Samples)
 		}
 		list = append(list, s)
+	}
+	if shown > maxFunctions {
+		list = append(list, fmt.Sprintf("and %d more functions", shown-maxFunctions))
 	}
 	return list
 }

@@ -111,8 +111,9 @@ func TestClassComments(t *testing.T) {
 	c := &p.Paths[0].Classes[0]
 	c.Functions = append(c.Functions, join.Function{Name: "parse", Samples: 40, Share: 0.4, Low: 0.31, High: 0.5})
 	for range maxFunctions {
-		c.Functions = append(c.Functions, join.Function{Name: "small", Samples: 1, TooFew: true})
+		c.Functions = append(c.Functions, join.Function{Name: "small", Samples: 1, Share: 0.01, TooFew: true})
 	}
+	c.Functions = append(c.Functions, join.Function{Name: "caller", TotalShare: 1})
 	dir := t.TempDir()
 	files, err := WriteDir(p, dir, ByClass)
 	if err != nil {
@@ -128,6 +129,9 @@ func TestClassComments(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+	if strings.Contains(text, "caller") {
+		t.Errorf("a function without time of its own in\n%s", text)
 	}
 	if text := comment(t, files[2].Path); !strings.Contains(text, "function loop: 100.00 % of the time waited, exact") {
 		t.Errorf("no exact wait in\n%s", text)
