@@ -27,7 +27,7 @@ type Process struct {
 	mem     io.ReaderAt
 	runtime uint64
 	offsets *Offsets
-	scopes  map[string]*Scopes
+	scopes  map[string]*ScopeIndex
 }
 
 // OpenProcess reads the interpreter in of a process through its memory.
@@ -36,7 +36,7 @@ func OpenProcess(mem io.ReaderAt, in *Interp) *Process {
 }
 
 func newProcess(mem io.ReaderAt, runtime uint64, o *Offsets) *Process {
-	return &Process{mem: mem, runtime: runtime, offsets: o, scopes: map[string]*Scopes{}}
+	return &Process{mem: mem, runtime: runtime, offsets: o, scopes: map[string]*ScopeIndex{}}
 }
 
 // ThreadState is one thread of an interpreter.
