@@ -14,7 +14,8 @@ import (
 var ErrNoThread = errors.New("no thread state")
 
 // Process reads the Python side of one process from its memory. It is used from
-// one goroutine.
+// one goroutine. [OpenProcess] sets the hooks where the memory is a
+// *proc.Memory; without them less is known, and nothing is wrong.
 type Process struct {
 	// Dir makes relative file names absolute: the working folder of the process.
 	Dir string
@@ -23,6 +24,9 @@ type Process struct {
 	Source func(path string) ([]byte, error)
 	// Threads lists the thread numbers of the process, see Frames.
 	Threads func() ([]int, error)
+	// InnerTID turns a thread's number into the one by which it knows itself, in
+	// its own pid namespace; nil: they are the same.
+	InnerTID func(tid int) (int, error)
 
 	mem     io.ReaderAt
 	runtime uint64
@@ -32,7 +36,9 @@ type Process struct {
 
 // OpenProcess reads the interpreter in of a process through its memory.
 func OpenProcess(mem io.ReaderAt, in *Interp) *Process {
-	return newProcess(mem, in.RuntimeAddr, &in.Runtime.Offsets)
+	p := newProcess(mem, in.RuntimeAddr, &in.Runtime.Offsets)
+	p.attach()
+	return p
 }
 
 func newProcess(mem io.ReaderAt, runtime uint64, o *Offsets) *Process {
@@ -95,9 +101,16 @@ func (p *Process) ThreadStates() ([]ThreadState, error) {
 
 // Frames appends the frames of a thread to dst, innermost first. The thread is
 // found by its number tid from 3.11 on; before, by threadPointer or, where that
-// is 0, by the number glibc keeps behind the thread pointer. A thread that runs
+// is 0, by the number the libc keeps behind the thread pointer. A thread that runs
 // meanwhile yields frames of different moments: use it for blocked threads.
 func (p *Process) Frames(tid int, threadPointer uint64, dst []Frame) ([]Frame, error) {
+	if p.InnerTID != nil {
+		inner, err := p.InnerTID(tid)
+		if err != nil {
+			return dst, err
+		}
+		tid = inner
+	}
 	states, err := p.ThreadStates()
 	if err != nil {
 		return dst, err
@@ -119,7 +132,7 @@ func (p *Process) stateOf(states []ThreadState, tid int, threadPointer uint64) (
 		return 0, ErrNoThread
 	}
 	if threadPointer == 0 {
-		return p.stateByGlibc(states, tid)
+		return p.stateByLibc(states, tid)
 	}
 	for _, s := range states {
 		if s.ID == threadPointer {
@@ -129,14 +142,16 @@ func (p *Process) stateOf(states []ThreadState, tid int, threadPointer uint64) (
 	return 0, ErrNoThread
 }
 
-// glibcTID is the offset of tid in glibc's struct pthread on x86-64
-// (nptl/descr.h; the same since 2.4).
-const glibcTID = 720
+// libcTIDs are offsets at which a libc keeps the number of a thread behind its
+// thread pointer: glibc on x86-64 (struct pthread, nptl/descr.h, the same since
+// 2.4) and on arm64, musl (src/internal/pthread_impl.h) on 64-bit machines.
+var libcTIDs = []uint64{720, 208, 48}
 
-// stateByGlibc matches by the thread number that glibc keeps in its own thread
-// structure. It is believed only if for all thread states it names a thread of
-// the process: another libc has something else there.
-func (p *Process) stateByGlibc(states []ThreadState, tid int) (uint64, error) {
+// stateByLibc matches by the thread number that the libc keeps in its own thread
+// structure. An offset is believed only if for all thread states it gives the
+// numbers of different threads of the process: another libc has something else
+// there.
+func (p *Process) stateByLibc(states []ThreadState, tid int) (uint64, error) {
 	if p.Threads == nil {
 		return 0, ErrNoThread
 	}
@@ -146,26 +161,39 @@ func (p *Process) stateByGlibc(states []ThreadState, tid int) (uint64, error) {
 	}
 	known := map[uint32]bool{}
 	for _, t := range tids {
+		if p.InnerTID != nil {
+			if t, err = p.InnerTID(t); err != nil {
+				continue // ended meanwhile
+			}
+		}
 		known[uint32(t)] = true
 	}
-	found := uint64(0)
+	for _, offset := range libcTIDs {
+		if byTID, ok := p.numbers(states, offset, known); ok {
+			if state, ok := byTID[uint32(tid)]; ok {
+				return state, nil
+			}
+			return 0, ErrNoThread
+		}
+	}
+	return 0, ErrNoThread
+}
+
+// numbers reads the number of each thread at an offset from its thread pointer.
+func (p *Process) numbers(states []ThreadState, offset uint64, known map[uint32]bool) (map[uint32]uint64, bool) {
+	byTID := map[uint32]uint64{}
 	for _, s := range states {
 		var b [4]byte
-		if err := readFull(p.mem, b[:], s.ID+glibcTID); err != nil {
-			return 0, ErrNoThread
+		if err := readFull(p.mem, b[:], s.ID+offset); err != nil {
+			return nil, false
 		}
 		n := binary.LittleEndian.Uint32(b[:])
-		if !known[n] {
-			return 0, ErrNoThread
+		if !known[n] || byTID[n] != 0 {
+			return nil, false
 		}
-		if n == uint32(tid) {
-			found = s.Addr
-		}
+		byTID[n] = s.Addr
 	}
-	if found == 0 {
-		return 0, ErrNoThread
-	}
-	return found, nil
+	return byTID, len(byTID) > 0
 }
 
 // walk follows the chain of frames, as perfevent/bpf/c/python.h does.
@@ -200,37 +228,49 @@ func (p *Process) walk(state uint64, dst []Frame) ([]Frame, error) {
 			}
 			continue
 		}
-		f, err := p.frame(raw)
+		f, complete, err := p.frame(raw)
 		if err != nil {
 			return dst, err
 		}
-		dst = append(dst, f)
+		if complete {
+			dst = append(dst, f)
+		}
 	}
 	return dst, nil
 }
 
-// frame decodes one frame structure.
-func (p *Process) frame(raw []byte) (Frame, error) {
+// frame decodes one frame structure. A frame that is about to run is incomplete:
+// CPython does not show it (_PyFrame_IsIncomplete, 3.11 and newer).
+func (p *Process) frame(raw []byte) (f Frame, complete bool, err error) {
 	o := p.offsets
 	le := binary.LittleEndian
-	f := Frame{Code: CodeKey{Addr: le.Uint64(raw[o.FrameCode:])}}
+	f.Code.Addr = le.Uint64(raw[o.FrameCode:])
 	switch o.Style {
 	case StyleLastiByte:
 		f.Lasti, f.Entry = int32(le.Uint32(raw[o.FrameInstr:])), true
 	case StyleLastiUnit:
 		f.Lasti, f.Entry = 2*int32(le.Uint32(raw[o.FrameInstr:])), true
+		if f.Lasti < 0 {
+			f.Lasti = -1
+		}
 	default:
 		f.Lasti = int32(le.Uint64(raw[o.FrameInstr:]) - f.Code.Addr - uint64(o.CodeBytes))
 	}
 	if o.FrameEntry != NoField {
 		f.Entry = raw[o.FrameEntry] == 1
 	}
-	var line [4]byte
-	if err := readFull(p.mem, line[:], f.Code.Addr+uint64(o.CodeFirstLine)); err != nil {
-		return f, fmt.Errorf("code object at %#x: %w", f.Code.Addr, err)
+	size := max(o.CodeFirstLine+4, o.CodeLineTable+8)
+	if o.CodeFirstTraceable != NoField {
+		size = max(size, o.CodeFirstTraceable+4)
 	}
-	f.Code.FirstLine = le.Uint32(line[:])
-	table, err := readWord(p.mem, f.Code.Addr+uint64(o.CodeLineTable))
-	f.Code.LineTable = table
-	return f, err
+	code := make([]byte, size)
+	if err := readFull(p.mem, code, f.Code.Addr); err != nil {
+		return f, false, fmt.Errorf("code object at %#x: %w", f.Code.Addr, err)
+	}
+	f.Code.FirstLine = le.Uint32(code[o.CodeFirstLine:])
+	f.Code.LineTable = le.Uint64(code[o.CodeLineTable:])
+	if o.CodeFirstTraceable == NoField {
+		return f, true, nil
+	}
+	return f, int64(f.Lasti) >= 2*int64(int32(le.Uint32(code[o.CodeFirstTraceable:]))), nil
 }

@@ -49,5 +49,8 @@ func (m *Memory) ReadAt(p []byte, addr int64) (int, error) {
 	return n, fmt.Errorf("read %d bytes at %#x: %w", len(p), addr, err)
 }
 
+// PID is the process that was opened.
+func (m *Memory) PID() int { return m.pid }
+
 // Close releases the memory.
 func (m *Memory) Close() error { return m.mem.Close() }
