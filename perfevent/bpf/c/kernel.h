@@ -21,6 +21,12 @@ typedef __s64 s64;
 
 #define inlined static inline __attribute__((always_inline))
 
+/*
+ * Functions that the verifier looks at once, and not once for every state in
+ * which they are called. Their pointers may be NULL as far as it knows.
+ */
+#define global_fn __attribute__((noinline))
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct upid {
@@ -135,19 +141,20 @@ inlined u32 inner_tid(struct task_struct *task)
 }
 
 /*
- * repeat calls step(i, data) up to n times until it returns non-zero. bpf_loop
- * came with 5.17; without it a bounded loop must do, which the verifier follows
- * round by round, so it allows fewer.
+ * repeat calls step(i, data) up to n times until it returns non-zero, and puts
+ * how often into rounds. bpf_loop came with 5.17; without it a bounded loop must
+ * do, which the verifier follows round by round, so it allows fewer. A step must
+ * not count rounds itself: the verifier would follow the counter.
  */
 #define OLD_ROUNDS 48
-#define repeat(n, step, data)                                                  \
-	do {                                                                   \
+#define repeat(rounds, n, step, data)                                            \
+	do {                                                                     \
 		if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) \
-			bpf_loop(n, step, data, 0);                            \
-		else                                                           \
-			for (u32 round = 0; round < OLD_ROUNDS; round++)       \
-				if (step(round, data))                         \
-					break;                                 \
+			rounds = bpf_loop(n, step, data, 0);                     \
+		else                                                             \
+			for (rounds = 0; rounds < OLD_ROUNDS; rounds++)          \
+				if (step(rounds, data))                          \
+					break;                                   \
 	} while (0)
 
 #endif

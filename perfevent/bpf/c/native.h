@@ -111,13 +111,6 @@ struct native_walk {
 	u32 stop;
 };
 
-/*
- * The searches and the step are global functions: the verifier looks at each
- * once, not once for every state in which it is called. Their pointers may be
- * NULL as far as it knows.
- */
-#define global_fn __attribute__((noinline))
-
 inlined u64 strip_pac(u64 addr)
 {
 #if defined(__TARGET_ARCH_arm64)
@@ -351,25 +344,32 @@ static long native_step(u32 i, struct native_walk *w)
 }
 
 /*
- * walk_native writes the current task's user frames to out, innermost first.
- * They begin at the registers with which it entered the kernel.
+ * walk_native writes the current task's user frames to e->words from at on,
+ * innermost first, and counts them. They begin at the registers with which the
+ * task entered the kernel. e->head says why they end.
  */
-inlined u32 walk_native(struct code_map_list *list, struct native_scratch *s, struct task_struct *task,
-			u64 *out, u8 *stop)
+global_fn u32 walk_native(struct code_map_list *list, struct native_scratch *s, struct stack_event *e, u32 at)
 {
-	struct native_walk w = { .list = list, .s = s, .out = out };
-	void *regs = (void *)bpf_task_pt_regs(task);
+	struct native_walk w = {};
+	void *regs;
+	u64 rounds;
 
+	if (!list || !s || !e || at > MAX_KERNEL)
+		return 0;
+	regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	if (bpf_probe_read_kernel(s->regs, sizeof(s->regs), regs)) {
-		*stop = STOP_FAULT;
+		e->head.native_stop = STOP_FAULT;
 		return 0;
 	}
+	w.list = list;
+	w.s = s;
+	w.out = e->words + at;
 	w.f.exact = w.f.fp_known = w.f.first = 1;
 	w.f.pc = s->regs[PT_PC];
 	w.f.sp = s->regs[PT_SP];
 	w.f.fp = s->regs[PT_FP];
-	repeat(MAX_NATIVE + 1, native_step, &w);
-	*stop = w.stop == STOP_NONE ? STOP_DEPTH : w.stop;
+	repeat(rounds, MAX_NATIVE + 1, native_step, &w);
+	e->head.native_stop = w.stop == STOP_NONE ? STOP_DEPTH : w.stop;
 	return w.n;
 }
 

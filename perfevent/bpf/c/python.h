@@ -129,27 +129,39 @@ static long search_step(u32 i, struct thread_search *t)
 }
 
 /*
- * find_thread_state searches the thread lists of all interpreters. It costs two
- * reads a thread and happens once per thread.
+ * A thread without a state may enter Python any moment, and its first wait may
+ * be its longest; but a search costs two reads a thread. So a long one is
+ * repeated the later the longer it took: it never costs more than about a
+ * thousandth of the time.
  */
-inlined u64 find_thread_state(struct py_process *p, u32 tid, u64 pointer)
-{
-	struct thread_search t = { .p = p, .tid = tid, .pointer = pointer };
+#define FREE_ROUNDS 16
+#define RETRY_PER_ROUND (50 * 1000ULL)
 
-	t.interp = user_word(p->interpreters_head);
-	repeat(MAX_THREADS, search_step, &t);
-	return t.found ? t.state : 0;
+/*
+ * find_thread_state searches the thread lists of all interpreters for the state
+ * of a thread, and remembers it, or when to search again.
+ */
+inlined u64 find_thread_state(struct py_process *p, struct py_thread *t, u32 tid, u64 pointer, u64 now)
+{
+	struct thread_search search = { .p = p, .tid = tid, .pointer = pointer };
+	u64 rounds;
+
+	search.interp = user_word(p->interpreters_head);
+	repeat(rounds, MAX_THREADS, search_step, &search);
+	t->state = search.found ? search.state : 0;
+	t->retry_time = rounds > FREE_ROUNDS ? now + rounds * RETRY_PER_ROUND : 0;
+	return t->state;
 }
 
-/* NO_STATE_RETRY: a thread without a state may enter Python later. */
-#define NO_STATE_RETRY (50 * 1000 * 1000ULL)
-
 /* thread_state returns the current thread's PyThreadState, 0 if it has none. */
-inlined u64 thread_state(struct py_process *p, struct py_thread *t, struct task_struct *task, u64 now)
+global_fn u64 thread_state(struct py_process *p, struct py_thread *t, u64 now)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	u32 tid = inner_tid(task);
 	u64 pointer = 0;
 
+	if (!p || !t)
+		return 0;
 	if (p->thread_native_id == NO_FIELD)
 		pointer = thread_pointer(task);
 	/* The memory may have been freed and used again: ask each time. */
@@ -157,10 +169,7 @@ inlined u64 thread_state(struct py_process *p, struct py_thread *t, struct task_
 		return t->state;
 	if (!t->state && now < t->retry_time)
 		return 0;
-	t->state = find_thread_state(p, tid, pointer);
-	if (!t->state)
-		t->retry_time = now + NO_STATE_RETRY;
-	return t->state;
+	return find_thread_state(p, t, tid, pointer, now);
 }
 
 inlined u64 field_word(u8 *base, u32 off, u32 limit)
@@ -256,22 +265,28 @@ static long walk_step(u32 i, struct py_walk *w)
 }
 
 /*
- * walk_python writes at most MAX_PYTHON frames, innermost first, counts them in
- * *count and returns why it ended. Shims take rounds, too.
+ * walk_python writes at most MAX_PYTHON frames of the thread state to e->words
+ * from at on, innermost first, and counts them. e->head says why they end. Shims
+ * take rounds, too.
  */
-inlined enum stop walk_python(struct py_process *p, struct py_scratch *s, u64 state,
-			      struct py_frame *out, u32 *count)
+global_fn u32 walk_python(struct py_process *p, struct py_scratch *s, u64 state, struct stack_event *e, u32 at)
 {
-	struct py_walk w = { .p = p, .s = s, .out = out };
+	struct py_walk w = {};
+	u64 rounds;
 
+	if (!p || !s || !e || at > MAX_KERNEL + MAX_NATIVE)
+		return 0;
+	w.p = p;
+	w.s = s;
+	w.out = (struct py_frame *)(e->words + at);
 	w.frame = user_word(state + p->thread_frame);
 	if (p->cframe_current != NO_FIELD)
 		w.frame = user_word(w.frame + p->cframe_current);
-	repeat(2 * MAX_PYTHON, walk_step, &w);
-	*count = w.n;
+	repeat(rounds, 2 * MAX_PYTHON, walk_step, &w);
 	if (w.stop == STOP_NONE)
-		return w.frame ? STOP_DEPTH : STOP_COMPLETE;
-	return w.stop;
+		w.stop = w.frame ? STOP_DEPTH : STOP_COMPLETE;
+	e->head.python_stop = w.stop;
+	return w.n;
 }
 
 #endif

@@ -39,14 +39,11 @@ inlined u32 addresses(void *ctx, void *out, u32 size, u64 flags, u8 *stop)
 	return got < 0 ? 0 : (u32)got / 8;
 }
 
-/* python_part finds the current thread's frames. */
-inlined u32 python_part(struct py_process *p, struct task_struct *task, struct py_scratch *s, u64 now,
-			struct py_frame *out, u8 *stop)
+/* thread_here returns what is remembered of the current thread. */
+inlined struct py_thread *thread_here(void)
 {
-	u32 count = 0;
 	u32 tid = bpf_get_current_pid_tgid();
 	struct py_thread *t = bpf_map_lookup_elem(&threads, &tid);
-	u64 state;
 
 	if (!t) {
 		struct py_thread fresh = {};
@@ -55,22 +52,23 @@ inlined u32 python_part(struct py_process *p, struct task_struct *task, struct p
 		bpf_map_update_elem(&threads, &tid, &fresh, BPF_ANY);
 		t = bpf_map_lookup_elem(&threads, &tid);
 	}
-	if (!t) {
-		*stop = STOP_NO_THREAD;
-		return 0;
-	}
-	state = thread_state(p, t, task, now);
-	if (!state) {
-		*stop = STOP_NO_THREAD;
-		return 0;
-	}
-	*stop = walk_python(p, s, state, out, &count);
-	return count;
+	return t;
+}
+
+/* python_part finds the current thread's frames. */
+inlined u32 python_part(struct py_process *p, struct py_scratch *s, struct stack_event *e, u32 at)
+{
+	struct py_thread *t = thread_here();
+	u64 state = 0;
+
+	e->head.python_stop = STOP_NO_THREAD;
+	if (t)
+		state = thread_state(p, t, e->event.time);
+	return state ? walk_python(p, s, state, e, at) : 0;
 }
 
 /* native_part walks by tables where the process has them, else by frame pointer. */
-inlined u32 native_part(void *ctx, struct py_process *p, struct task_struct *task, struct native_scratch *s,
-			u64 *out, u8 *stop)
+inlined u32 native_part(void *ctx, struct py_process *p, struct native_scratch *s, struct stack_event *e, u32 at)
 {
 	struct code_map_list *list = 0;
 	u32 n;
@@ -81,12 +79,12 @@ inlined u32 native_part(void *ctx, struct py_process *p, struct task_struct *tas
 		list = bpf_map_lookup_elem(&code_maps, &id);
 	}
 	if (list)
-		return walk_native(list, s, task, out, stop);
-	n = addresses(ctx, out, MAX_NATIVE * 8, BPF_F_USER_STACK, stop);
+		return walk_native(list, s, e, at);
+	n = addresses(ctx, e->words + at, MAX_NATIVE * 8, BPF_F_USER_STACK, &e->head.native_stop);
 	if (n > 0)
-		out[0] |= NATIVE_EXACT;
-	if (n > 0 && *stop == STOP_COMPLETE)
-		*stop = STOP_NO_FRAME_PTR; /* how the chain ended is not known */
+		e->words[at] |= NATIVE_EXACT;
+	if (n > 0 && e->head.native_stop == STOP_COMPLETE)
+		e->head.native_stop = STOP_NO_FRAME_PTR; /* how the chain ended is not known */
 	return n;
 }
 
@@ -103,24 +101,18 @@ inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u
 
 	if (!s)
 		return sizeof(e->event) + sizeof(e->head);
-
 	e->head.native_stop = STOP_NONE;
 	e->head.python_stop = STOP_NO_INTERP;
 	kernel = addresses(ctx, e->words, MAX_KERNEL * 8, 0, &e->head.kernel_stop);
 	if (kernel > MAX_KERNEL)
 		kernel = MAX_KERNEL;
 	if (!(task->flags & PF_KTHREAD)) {
-		native = native_part(ctx, p, task, &s->native, e->words + kernel, &e->head.native_stop);
+		native = native_part(ctx, p, &s->native, e, kernel);
 		if (native > MAX_NATIVE)
 			native = MAX_NATIVE;
 	}
 	if (p && (p->flags & PROCESS_PYTHON)) {
-		u32 at = kernel + native;
-
-		if (at > MAX_KERNEL + MAX_NATIVE)
-			at = MAX_KERNEL + MAX_NATIVE;
-		python = python_part(p, task, &s->python, e->event.time, (struct py_frame *)(e->words + at),
-				     &e->head.python_stop);
+		python = python_part(p, &s->python, e, kernel + native);
 		if (python > MAX_PYTHON)
 			python = MAX_PYTHON;
 	}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpf
+
+import (
+	"os/exec"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"pathprof/join/sched"
+	"pathprof/perfevent/perftest"
+)
+
+func TestMain(m *testing.M) { perftest.Main(m) }
+
+// The verifier's work is what attaching waits for, and a careless branch can
+// multiply it: a tenth of what the kernel allows is plenty.
+func TestVerifierBudget(t *testing.T) {
+	perftest.Require(t, perftest.BPF)
+	spec, err := loadPathprof()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := configure(spec, Config{}); err != nil {
+		t.Fatal(err)
+	}
+	var o pathprofObjects
+	options := ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}}
+	if err := spec.LoadAndAssign(&o, &options); err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	for name, log := range map[string]string{"sample": o.Sample.VerifierLog, "switch": o.OnSwitch.VerifierLog} {
+		m := regexp.MustCompile(`processed (\d+) insns`).FindStringSubmatch(log)
+		if m == nil {
+			t.Errorf("%s: no count in %q", name, log)
+			continue
+		}
+		if n, _ := strconv.Atoi(m[1]); n > 100_000 {
+			t.Errorf("%s: the verifier follows %d instructions", name, n)
+		}
+	}
+}
+
+// The life of a child, and its wake-ups, arrive in order.
+func TestEvents(t *testing.T) {
+	perftest.Require(t, perftest.BPF)
+	c, err := Open(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cmd := exec.Command("sh", "-c", "sleep 0.02; exit 0")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	pid := int32(cmd.Process.Pid)
+	seen := map[sched.Kind]int{}
+	timers := 0
+	var rec Record
+	last := map[int32]int64{}
+	if err := c.Poll(&rec, func(r *Record) error {
+		ev := &r.Event
+		// An interrupt may overtake what it interrupts, by microseconds.
+		if ev.Time < last[ev.CPU]-int64(1e6) {
+			t.Errorf("event at %d after %d", ev.Time, last[ev.CPU])
+		}
+		last[ev.CPU] = ev.Time
+		if ev.Task.PID == pid {
+			seen[ev.Kind]++
+		}
+		if ev.Kind == sched.KindWaking && ev.Ctx == sched.ContextHrtimer {
+			timers++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []sched.Kind{sched.KindFork, sched.KindExec, sched.KindExit, sched.KindSwitch, sched.KindWaking} {
+		if seen[k] == 0 {
+			t.Errorf("no %v of the child", k)
+		}
+	}
+	if timers == 0 {
+		t.Error("no wake-up by a timer, though the child slept")
+	}
+	if losses, err := c.Losses(); err != nil || c.Undecodable() != 0 {
+		t.Errorf("losses %v, %v; %d undecodable", losses, err, c.Undecodable())
+	}
+}
