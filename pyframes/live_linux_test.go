@@ -11,250 +11,207 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pathprof/perfevent/perftest"
 	"pathprof/unwind/proc"
 )
 
-// liveFrame is a frame as the interpreter tells it; qualname is empty where it
-// does not know.
-type liveFrame struct {
-	name, qualname, file string
-	line                 int32
+// ownFrame is a frame as the program itself sees it; see testdata/live.py.
+type ownFrame struct {
+	name, file         string
+	first, lasti, line int32
+	entry              *bool
 }
 
-func (f *liveFrame) UnmarshalJSON(text []byte) error {
-	return json.Unmarshal(text, &[]any{&f.name, &f.qualname, &f.file, &f.line})
+func (f *ownFrame) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&f.name, &f.file, &f.first, &f.lasti, &f.line, &f.entry})
 }
 
-type liveThread struct {
+// String leaves out the entry, which is compared where the program knows it.
+func (f ownFrame) String() string {
+	return fmt.Sprintf("%s %s:%d first %d position %d", f.name, f.file, f.line, f.first, f.lasti)
+}
+
+type ownThread struct {
 	tid    int
-	frames []liveFrame
+	frames []ownFrame
 }
 
-func (l *liveThread) UnmarshalJSON(text []byte) error {
-	return json.Unmarshal(text, &[]any{&l.tid, &l.frames})
+func (o *ownThread) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&o.tid, &o.frames})
 }
 
-// eachPython runs a test for all interpreters of supported versions: builds of
-// one version differ, too.
-func eachPython(t *testing.T, test func(t *testing.T, i perftest.Interpreter)) {
-	perftest.Pythons(t) // none is a reason to skip, or to fail
-	for _, i := range perftest.Interpreters() {
-		if !slices.Contains(perftest.Supported, i.Minor()) {
+// supported runs a test for each interpreter that can be read: a distribution's
+// static one differs from a self-built one of the same version.
+func supported(t *testing.T, test func(t *testing.T, python perftest.Interpreter)) {
+	t.Helper()
+	perftest.Pythons(t) // says what is missing
+	for _, python := range perftest.Interpreters() {
+		if !slices.Contains(perftest.Supported, python.Minor()) {
 			continue
 		}
-		name := i.Version
-		if filepath.Dir(i.Path) == "/usr/bin" {
-			name += "-system"
+		kind := "static"
+		if strings.Contains(python.Path, ".pyenv") {
+			kind = "pyenv"
 		}
-		t.Run(name, func(t *testing.T) { test(t, i) })
+		t.Run(python.Version+" "+kind, func(t *testing.T) { test(t, python) })
 	}
 }
 
-func openLive(t *testing.T, pid int) *Process {
-	t.Helper()
-	in, err := Find(pid, NewCache())
-	if err != nil {
+// The frames read from outside are those that the program sees itself: names,
+// files, lines and positions, whatever the threads wait for.
+func TestFramesEqualTheProgramsOwn(t *testing.T) {
+	supported(t, func(t *testing.T, python perftest.Interpreter) {
+		t.Parallel()
+		child := perftest.Start(t, python.Path, "testdata/live.py")
+		in, err := Find(child.PID, NewCache())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in.Runtime.Version != python.Version {
+			t.Errorf("version: got %s, want %s", in.Runtime.Version, python.Version)
+		}
+		mem, err := proc.OpenMemory(child.PID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mem.Close()
+		p := OpenProcess(mem, in)
+		diff := "the program never answered"
+		for range 3000 { // until each thread has come to its wait: patience, not a bound
+			if diff = compareThreads(t, p, in, child); diff == "" {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if diff != "" {
+			t.Error(diff)
+		}
+		t.Log(in.Runtime.Source)
+	})
+}
+
+// compareThreads asks the program and reads its frames from outside.
+func compareThreads(t *testing.T, p *Process, in *Interp, child *perftest.Child) string {
+	var threads []ownThread
+	child.Say("report")
+	if err := json.Unmarshal([]byte(child.Line()), &threads); err != nil {
 		t.Fatal(err)
 	}
-	mem, err := proc.OpenMemory(pid)
-	if err != nil {
-		t.Fatal(err)
+	if len(threads) < 20 {
+		return fmt.Sprintf("%d threads", len(threads))
 	}
-	t.Cleanup(func() { mem.Close() })
-	return OpenProcess(mem, in)
-}
-
-// The frames of threads that are blocked are those the interpreter itself tells.
-func TestFramesOfBlockedThreads(t *testing.T) {
-	eachPython(t, func(t *testing.T, i perftest.Interpreter) {
-		child := perftest.Start(t, i.Path, "testdata/blocked.py")
-		var want []liveThread
-		if err := json.Unmarshal([]byte(child.Line()), &want); err != nil {
-			t.Fatal(err)
-		}
-		p := openLive(t, child.PID)
-		if states, err := p.ThreadStates(); err != nil || len(states) != len(want) {
-			t.Errorf("got %d thread states, %v, want %d", len(states), err, len(want))
-		}
-		for _, thread := range want {
-			got, err := p.Frames(thread.tid, 0, nil)
-			if err != nil {
-				t.Errorf("frames of %s: %v", thread.frames[0].name, err)
-				continue
-			}
-			compareFrames(t, p, got, thread.frames)
-			compareEntries(t, p, got, i.Minor())
-		}
-		if got, err := p.Frames(os.Getpid(), 0, nil); !errors.Is(err, ErrNoThread) {
-			t.Errorf("thread of another process: got %v, %v, want ErrNoThread", got, err)
-		}
-	})
-}
-
-func compareFrames(t *testing.T, p *Process, got []Frame, want []liveFrame) {
-	t.Helper()
-	var texts, wants []string
-	for n, f := range got {
-		code, err := p.ReadCode(f.Code)
+	for _, thread := range threads {
+		frames, err := p.Frames(thread.tid, 0, nil)
 		if err != nil {
-			t.Errorf("code object of frame %d: %v", n, err)
-			continue
+			return fmt.Sprintf("thread %d: %v", thread.tid, err)
 		}
-		file := filepath.Base(code.Filename)
-		texts = append(texts, fmt.Sprintf("%s %s:%d", code.Name, file, code.Lines.Line(f.Lasti)))
-		if n < len(want) && want[n].qualname == "" && strings.HasSuffix(code.Name, want[n].name) {
-			want[n].qualname = code.Name // nobody else knows it
-		}
-	}
-	for _, f := range want {
-		wants = append(wants, fmt.Sprintf("%s %s:%d", f.qualname, filepath.Base(f.file), f.line))
-	}
-	if !slices.Equal(texts, wants) {
-		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(texts, "\n  "), strings.Join(wants, "\n  "))
-	}
-}
-
-// compareEntries checks the marks of frames that the program's shape tells.
-func compareEntries(t *testing.T, p *Process, got []Frame, version string) {
-	t.Helper()
-	old := version == "3.8" || version == "3.9" || version == "3.10"
-	for n, f := range got {
-		code, err := p.ReadCode(f.Code)
+		got, err := describe(p, frames)
 		if err != nil {
-			continue // told already
+			return fmt.Sprintf("thread %d: %v", thread.tid, err)
 		}
-		want := old
-		switch base := code.Name[strings.LastIndexByte(code.Name, '.')+1:]; base {
-		case "_bootstrap", "key", "<module>", "made":
-			want = want || base == "_bootstrap" || base == "key" || base == "<module>" // C calls them
-		case "récursion", "méthode", "函数", "𐐀", "local", "run", "_bootstrap_inner", "wait", "main":
-		default:
-			continue
-		}
-		if f.Entry != want {
-			t.Errorf("frame %d, %s: entry is %v", n, code.Name, f.Entry)
+		if diff := compareFrames(got, thread.frames, in.Runtime.Offsets.Style); diff != "" {
+			return fmt.Sprintf("thread %d: %s", thread.tid, diff)
 		}
 	}
+	return ""
 }
 
-// A forked child has the numbers of its own thread.
-func TestFramesAfterFork(t *testing.T) {
-	const source = `
-import os, time
-def child():
-    print("ready", os.getpid(), sep="\n", flush=True)
-    time.sleep(1000)
-if os.fork() == 0:
-    child()
-else:
-    time.sleep(1000)
-`
-	eachPython(t, func(t *testing.T, i perftest.Interpreter) {
-		parent := perftest.StartSource(t, i.Path, "forks", source)
-		var pid int
-		if _, err := fmt.Sscan(parent.Line(), &pid); err != nil {
-			t.Fatal(err)
-		}
-		waitBlocked(t, pid)
-		p := openLive(t, pid)
-		got, err := p.Frames(pid, 0, nil)
-		if err != nil || len(got) != 2 {
-			t.Fatalf("got %d frames, %v, want 2", len(got), err)
-		}
-		compareFrames(t, p, got, []liveFrame{
-			{"child", "child", "forks.py", 5}, {"<module>", "<module>", "forks.py", 7},
-		})
-	})
-}
-
-// waitBlocked waits until the first thread of a process sleeps for good: the
-// output it made before lets nothing be said of its next instruction.
-func waitBlocked(t *testing.T, pid int) {
-	t.Helper()
-	for same, last := 0, uint64(0); same < 20; {
-		st, err := proc.Stat(pid, pid)
+func describe(p *Process, frames []Frame) ([]ownFrame, error) {
+	var list []ownFrame
+	for _, f := range frames {
+		c, err := p.ReadCode(f.Code)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		n, err := proc.Switches(pid, pid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if st.State == 'S' && n == last {
-			same++
-		} else {
-			same = 0
-		}
-		last = n
+		list = append(list, ownFrame{c.Name, c.Filename, c.FirstLine, f.Lasti, c.Lines.Line(f.Lasti), &f.Entry})
 	}
+	return list, nil
 }
 
-// Each interpreter is found with the version it says it has, and nothing else is
-// taken for one.
-func TestFind(t *testing.T) {
-	cache := NewCache()
-	eachPython(t, func(t *testing.T, i perftest.Interpreter) {
-		child := perftest.StartSource(t, i.Path, "idle", "print('ready', flush=True)\ninput()\n")
-		for range 2 { // the second time from the cache
-			in, err := Find(child.PID, cache)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if in.Runtime.Version != i.Version {
-				t.Errorf("version: got %s, want %s", in.Runtime.Version, i.Version)
-			}
-			if len(in.BuildID) < 16 || in.RuntimeAddr == 0 || len(in.EvalRanges) == 0 {
-				t.Errorf("incomplete: %+v", in)
-			}
-			maps, err := proc.Maps(child.PID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, r := range in.EvalRanges {
-				if !slices.ContainsFunc(maps, func(m proc.Mapping) bool {
-					return m.Exec && m.Path == in.Path && m.Start <= r[0] && r[1] <= m.End
-				}) {
-					t.Errorf("evaluation function at %#x is in no executable mapping of %s", r, in.Path)
-				}
-			}
-			t.Log(in.Runtime.Version, in.Path, in.Runtime.Source)
+func compareFrames(got, want []ownFrame, style Style) string {
+	if len(got) != len(want) || len(got) == 0 {
+		return fmt.Sprintf("%d frames, want %d:\n%v\n%v", len(got), len(want), got, want)
+	}
+	for i, w := range want {
+		if g := got[i]; g.String() != w.String() {
+			return fmt.Sprintf("frame %d: got %v, want %v", i, g, w)
 		}
-	})
-	if in, err := Find(os.Getpid(), cache); !errors.Is(err, ErrNotPython) {
-		t.Errorf("this program: got %+v, %v, want ErrNotPython", in, err)
+		entry := w.entry
+		if style <= StyleLastiUnit || i == len(want)-1 {
+			yes := true // a C frame each, before 3.11; nothing calls the outermost
+			entry = &yes
+		}
+		if entry != nil && *got[i].entry != *entry {
+			return fmt.Sprintf("frame %d, %v: entry %v, want %v", i, w, *got[i].entry, *entry)
+		}
 	}
-	if in, err := Find(1<<22+1, cache); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no process: got %+v, %v, want os.ErrNotExist", in, err)
-	}
+	return ""
 }
 
-// Versions whose layout is not known are refused by name.
-func TestFindRefuses(t *testing.T) {
-	for _, i := range perftest.Interpreters() {
-		if slices.Contains(perftest.Supported, i.Minor()) {
-			continue
-		}
-		t.Run(i.Version, func(t *testing.T) {
-			child := perftest.StartSource(t, i.Path, "idle", "import sys\nprint('ready')\nsys.stdout.flush()\nsys.stdin.read()\n")
+// What cannot be read is refused by name, in one line.
+func TestFindUnsupported(t *testing.T) {
+	for _, minor := range []string{"2.7", "3.6", "3.7"} {
+		t.Run(minor, func(t *testing.T) {
+			perftest.Require(t, perftest.Python(minor))
+			child := perftest.StartSource(t, perftest.PythonPath(t, minor), "wait",
+				"import sys\nprint('ready')\nsys.stdout.flush()\nsys.stdin.readline()\n")
 			_, err := Find(child.PID, NewCache())
 			var refused *UnsupportedError
-			if !errors.As(err, &refused) || !strings.Contains(err.Error(), i.Minor()) {
-				t.Errorf("got %v, want an UnsupportedError that names %s", err, i.Minor())
+			if !errors.As(err, &refused) {
+				t.Fatalf("got %v, want an *UnsupportedError", err)
 			}
-			t.Log(err)
+			if !strings.HasPrefix(refused.Version, minor+".") {
+				t.Errorf("version: got %q, want %s", refused.Version, minor)
+			}
+			want := "CPython " + refused.Version + " is not supported: 3.8 to 3.13 are"
+			if got := err.Error(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
 		})
 	}
 }
 
-// Looking at a process that is no Python must cost little: it is done for every
-// process of the machine.
-func BenchmarkFindNotPython(b *testing.B) {
+func TestFindNoPython(t *testing.T) {
 	cache := NewCache()
-	for b.Loop() {
-		if _, err := Find(os.Getpid(), cache); !errors.Is(err, ErrNotPython) {
-			b.Fatal(err)
+	if _, err := Find(os.Getpid(), cache); !errors.Is(err, ErrNotPython) {
+		t.Errorf("a Go program: got %v, want %v", err, ErrNotPython)
+	}
+	if _, err := Find(1<<22+1, cache); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no process: got %v, want %v", err, os.ErrNotExist)
+	}
+	const kthreadd = 2
+	if name, err := os.ReadFile("/proc/2/comm"); err == nil && string(name) == "kthreadd\n" {
+		if _, err := Find(kthreadd, cache); !errors.Is(err, ErrNotPython) {
+			t.Errorf("a kernel thread: got %v, want %v", err, ErrNotPython)
 		}
 	}
+}
+
+// A program that was deleted or replaced while it runs is the mapped one still.
+func TestFindDeleted(t *testing.T) {
+	perftest.Require(t, perftest.Root)
+	supported(t, func(t *testing.T, python perftest.Interpreter) {
+		text, err := os.ReadFile(python.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := filepath.Join(t.TempDir(), "interpreter")
+		if err := os.WriteFile(copied, text, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PYTHONHOME", filepath.Dir(filepath.Dir(python.Path)))
+		child := perftest.StartSource(t, copied, "wait", "import sys\nprint('ready')\nsys.stdin.readline()\n")
+		if err := os.Remove(copied); err != nil {
+			t.Fatal(err)
+		}
+		in, err := Find(child.PID, NewCache())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in.Runtime.Version != python.Version {
+			t.Errorf("version: got %s, want %s", in.Runtime.Version, python.Version)
+		}
+	})
 }
