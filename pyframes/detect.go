@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -97,6 +96,8 @@ type detector struct {
 	path  string
 	known map[string]uint64 // addresses of symbols of interest
 	eval  [][2]uint64
+
+	strings []byte // see rodata
 }
 
 // wanted symbols: the runtime, the version, the types whose member tables are
@@ -182,75 +183,6 @@ func unsupported(version string) error {
 	return &UnsupportedError{version, fmt.Sprintf("3.%d to 3.%d are", minMinor, maxMinor)}
 }
 
-// version finds the full version: Py_Version (3.11+), else the text that
-// Py_GetVersion begins with, checked against the file's name.
-func (d *detector) version() (string, error) {
-	if addr, ok := d.known["Py_Version"]; ok {
-		if b, err := d.read(addr, 4); err == nil {
-			hex := d.file.ByteOrder.Uint32(b)
-			return hexVersion(hex), nil
-		}
-	}
-	major, minor, ok := d.namedVersion()
-	text := d.versionText(major, minor)
-	switch {
-	case text != "":
-		return text, nil
-	case ok:
-		return fmt.Sprintf("%d.%d", major, minor), nil
-	}
-	return "", &UnsupportedError{"", "its version could not be found in " + d.path}
-}
-
-// hexVersion formats PY_VERSION_HEX: major, minor, micro, level and serial.
-func hexVersion(hex uint32) string {
-	v := fmt.Sprintf("%d.%d.%d", hex>>24, hex>>16&0xff, hex>>8&0xff)
-	if level := hex >> 4 & 0xf; level != 0xf {
-		v += fmt.Sprintf("%c%d", "??????????abrc??"[level], hex&0xf)
-	}
-	return v
-}
-
-var versionName = regexp.MustCompile(`python(\d)\.(\d+)`)
-
-// namedVersion takes the version from the library's own name, else the path's.
-func (d *detector) namedVersion() (major, minor int, ok bool) {
-	names := []string{}
-	if so, err := d.file.DynString(elf.DT_SONAME); err == nil {
-		names = append(names, so...)
-	}
-	for _, name := range append(names, d.path) {
-		if m := versionName.FindAllStringSubmatch(name, -1); m != nil {
-			last := m[len(m)-1]
-			major, _ = strconv.Atoi(last[1])
-			minor, _ = strconv.Atoi(last[2])
-			return major, minor, true
-		}
-	}
-	return 0, 0, false
-}
-
-// versionText looks for a version in the read-only data, where PY_VERSION is a
-// string of its own. 0 as major stands for any.
-func (d *detector) versionText(major, minor int) string {
-	s := d.file.Section(".rodata")
-	if s == nil || s.Size > maxSymbols {
-		return ""
-	}
-	data, err := s.Data()
-	if err != nil {
-		return ""
-	}
-	pattern := `\x00([23]\.\d{1,2}\.\d{1,2}(?:[abrc]+\d+)?\+?)\x00`
-	if major != 0 {
-		pattern = fmt.Sprintf(`\x00(%d\.%d\.\d{1,2}(?:[abrc]+\d+)?\+?)\x00`, major, minor)
-	}
-	if m := regexp.MustCompile(pattern).FindSubmatch(data); m != nil {
-		return string(m[1])
-	}
-	return ""
-}
-
 // read reads bytes at an address of the file.
 func (d *detector) read(addr uint64, n int) ([]byte, error) {
 	for _, p := range d.file.Progs {
@@ -273,14 +205,8 @@ func (d *detector) offsets(rt *Runtime) error {
 	if d.file.Class != elf.ELFCLASS64 {
 		return &UnsupportedError{rt.Version, "32-bit programs are not"}
 	}
-	if _, debug := d.known["_Py_NegativeRefcount"]; debug && minor < 12 {
-		return &UnsupportedError{rt.Version, "debug builds are not"}
-	}
-	if strings.Contains(d.path, fmt.Sprintf("python3.%dt", minor)) {
-		return &UnsupportedError{rt.Version, "free-threaded builds are not"}
-	}
-	if strings.Contains(d.path, fmt.Sprintf("python3.%dd", minor)) {
-		return &UnsupportedError{rt.Version, "debug builds are not"}
+	if err := d.refuseBuild(rt.Version, minor); err != nil {
+		return err
 	}
 	rt.Offsets = tables[minor]
 	rt.Source = "headers of 3." + strconv.Itoa(minor)

@@ -26,14 +26,15 @@ type Cache struct {
 
 type fileKey struct{ dev, inode uint64 }
 
+// cached is what one file holds.
 type cached struct {
-	once    sync.Once
+	mu      sync.Mutex
+	known   bool // the file was read
 	runtime *Runtime
-	err     error
+	err     error // of the file, not of reaching it
 	buildID string
 	loads   []elf.ProgHeader
-	members error // set once a process was compared
-	checked bool
+	checked bool // against the member tables of a process
 }
 
 // NewCache returns an empty cache.
@@ -61,14 +62,13 @@ func Find(pid int, cache *Cache) (*Interp, error) {
 	}
 	var refused error
 	for _, m := range candidates(maps) {
-		f := cache.file(&m)
-		f.once.Do(func() { f.load(pid, m) })
+		in, err := cache.file(&m).find(pid, m)
 		switch {
-		case f.err == nil:
-			return f.interp(pid, maps, &m)
-		case errors.Is(f.err, ErrNotPython):
+		case err == nil:
+			return in, nil
+		case errors.Is(err, ErrNotPython):
 		case refused == nil:
-			refused = f.err
+			refused = err
 		}
 	}
 	if refused != nil {
@@ -114,22 +114,36 @@ func likely(path string, at int) int {
 	return 3
 }
 
-// load reads a file for the first time.
-func (f *cached) load(pid int, m proc.Mapping) {
-	file, err := proc.OpenMapped(pid, m)
-	if err != nil {
-		f.err = err
-		return
+// find reads the file, unless it is known, and places what it holds in the
+// process.
+func (f *cached) find(pid int, m proc.Mapping) (*Interp, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.known {
+		file, err := proc.OpenMapped(pid, m)
+		if err != nil {
+			return nil, err // the next process may let us: not remembered
+		}
+		defer file.Close()
+		f.err = f.load(file, m.Path)
+		f.known = true
 	}
-	defer file.Close()
-	if f.runtime, f.err = Detect(file, m.Path); f.err != nil {
-		return
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.interp(pid, &m)
+}
+
+// load reads the file for the first time.
+func (f *cached) load(file io.ReaderAt, path string) (err error) {
+	if f.runtime, err = Detect(file, path); err != nil {
+		return err
 	}
 	if f.buildID, err = proc.BuildID(file); err != nil && !errors.Is(err, proc.ErrNoBuildID) {
-		f.err = err
-		return
+		return err
 	}
-	f.loads, f.err = loads(file)
+	f.loads, err = loads(file)
+	return err
 }
 
 func loads(r io.ReaderAt) ([]elf.ProgHeader, error) {
@@ -146,11 +160,16 @@ func loads(r io.ReaderAt) ([]elf.ProgHeader, error) {
 	return list, nil
 }
 
-// interp places the runtime of a file in a process.
-func (f *cached) interp(pid int, maps []proc.Mapping, m *proc.Mapping) (*Interp, error) {
+// interp places the runtime of the file in a process.
+func (f *cached) interp(pid int, m *proc.Mapping) (*Interp, error) {
 	bias, ok := bias(f.loads, m)
 	if !ok {
 		return nil, fmt.Errorf("%s: its mapping fits none of its segments", m.Path)
+	}
+	if !f.checked {
+		if err := f.compare(pid, bias); err != nil {
+			return nil, err
+		}
 	}
 	in := &Interp{
 		Runtime: f.runtime, Path: m.Path, BuildID: f.buildID, Bias: bias,
@@ -159,31 +178,35 @@ func (f *cached) interp(pid int, maps []proc.Mapping, m *proc.Mapping) (*Interp,
 	for _, r := range f.runtime.EvalRanges {
 		in.EvalRanges = append(in.EvalRanges, [2]uint64{r[0] + bias, r[1] + bias})
 	}
-	return in, f.compare(pid, in)
+	return in, nil
 }
 
-// compare checks the offsets against the process' own member tables, once a
-// file. Before the dynamic linker has relocated them they cannot be read.
-func (f *cached) compare(pid int, in *Interp) error {
-	if f.runtime.members == (memberTables{}) || f.checked {
-		return f.members
+// compare checks the offsets against a process' own member tables, once a file.
+// Before the dynamic linker has relocated them, and in a process that is gone,
+// they cannot be read: then the next process of the file is asked.
+func (f *cached) compare(pid int, bias uint64) error {
+	if f.runtime.members == (memberTables{}) {
+		f.checked = true
+		return nil
 	}
 	mem, err := proc.OpenMemory(pid)
 	if err != nil {
 		return err
 	}
 	defer mem.Close()
-	n, err := f.runtime.members.check(mem, in.Bias, &f.runtime.Offsets)
+	n, err := f.runtime.members.check(mem, bias, &f.runtime.Offsets)
 	switch {
-	case err != nil && n == 0 && !strings.Contains(err.Error(), "layout"):
-		return nil // not relocated yet
-	case err != nil:
-		f.members = &UnsupportedError{f.runtime.Version, err.Error()}
-	case n > 0:
-		f.runtime.Source += fmt.Sprintf(", %d of them equal to the process' member tables", n)
+	case errors.Is(err, errLayout):
+		f.err = &UnsupportedError{f.runtime.Version, err.Error()}
+		return f.err
+	case err != nil || n == 0:
+		return nil
 	}
 	f.checked = true
-	return f.members
+	seen := *f.runtime // others read the old one meanwhile
+	seen.Source += fmt.Sprintf(", %d of them equal to the process' member tables", n)
+	f.runtime = &seen
+	return nil
 }
 
 // bias is the difference between the addresses of a mapping and of the file.

@@ -5,6 +5,7 @@ package pyframes
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -13,10 +14,10 @@ import (
 // the file, 0 if unknown.
 type memberTables struct{ code, frame uint64 }
 
+// errLayout says that an interpreter has another layout than its version's.
+var errLayout = errors.New("a build of another layout")
+
 const (
-	// typeMembers is the offset of tp_members in PyTypeObject, the same since 3.0
-	// on 64-bit machines (Include/cpython/object.h).
-	typeMembers = 240
 	// memberSize is sizeof(PyMemberDef): name, type, offset, flags, doc.
 	memberSize = 40
 	maxMembers = 64
@@ -39,7 +40,7 @@ func (m memberTables) check(mem io.ReaderAt, bias uint64, o *Offsets) (agreed in
 		if t.addr == 0 || t.addr == m.frame && !old {
 			continue // from 3.11 on the frame object is another structure
 		}
-		members, err := readMembers(mem, t.addr+bias)
+		members, err := readMembers(mem, t.addr+bias, o.TypeMembers)
 		if err != nil {
 			return agreed, err
 		}
@@ -49,7 +50,7 @@ func (m memberTables) check(mem io.ReaderAt, bias uint64, o *Offsets) (agreed in
 				continue
 			}
 			if got != uint64(want) {
-				return agreed, fmt.Errorf("it says %d for %s, its headers %d: a build of another layout", got, name, want)
+				return agreed, fmt.Errorf("it says %d for %s, its headers %d: %w", got, name, want, errLayout)
 			}
 			agreed++
 		}
@@ -58,8 +59,8 @@ func (m memberTables) check(mem io.ReaderAt, bias uint64, o *Offsets) (agreed in
 }
 
 // readMembers reads tp_members of the type at addr: name to offset.
-func readMembers(mem io.ReaderAt, addr uint64) (map[string]uint64, error) {
-	table, err := readWord(mem, addr+typeMembers)
+func readMembers(mem io.ReaderAt, addr uint64, typeMembers uint32) (map[string]uint64, error) {
+	table, err := readWord(mem, addr+uint64(typeMembers))
 	if err != nil {
 		return nil, fmt.Errorf("member table: %w", err)
 	}
