@@ -38,7 +38,8 @@ func (d *detector) version() (string, error) {
 func hexVersion(hex uint32) string {
 	v := fmt.Sprintf("%d.%d.%d", hex>>24, hex>>16&0xff, hex>>8&0xff)
 	if level := hex >> 4 & 0xf; level != 0xf {
-		v += fmt.Sprintf("%c%d", "??????????abrc??"[level], hex&0xf)
+		name := map[uint32]string{0xa: "a", 0xb: "b", 0xc: "rc"}[level]
+		v += fmt.Sprintf("%s%d", name, hex&0xf)
 	}
 	return v
 }
