@@ -136,7 +136,7 @@ func (s *session) begin() error {
 		s.cpus[i].since = s.meta.BeginNs
 	}
 	s.flushed = time.Now()
-	if err := s.out.Update(s.meta); err != nil {
+	if err := errors.Join(s.out.Flush(), s.out.Update(s.meta)); err != nil {
 		return err
 	}
 	return s.targets.release()

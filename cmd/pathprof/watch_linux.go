@@ -89,15 +89,22 @@ func (w *watcher) start() {
 		}
 		var rec perfevent.Record
 		for {
-			if !w.side.TryRead(&rec) {
-				w.reload() // a burst of mappings is over
-				if err := w.side.ReadInto(ctx, &rec); err != nil {
-					return
-				}
+			w.drain()
+			if err := w.side.ReadInto(ctx, &rec); err != nil {
+				return
 			}
 			w.take(rec)
 		}
 	})
+}
+
+// drain takes the records that are there, then what a burst of them has changed.
+func (w *watcher) drain() {
+	var rec perfevent.Record
+	for w.side.TryRead(&rec) {
+		w.take(rec)
+	}
+	w.reload()
 }
 
 // reload makes the new mappings of known processes known.
@@ -142,6 +149,7 @@ func (w *watcher) scan(ctx context.Context) {
 			continue
 		}
 		w.find(int32(pid))
+		w.drain() // processes that start now cannot wait for those that are there
 	}
 }
 
@@ -194,9 +202,8 @@ func (w *watcher) find(pid int32) {
 	}
 	w.targets.mu.Unlock()
 	p := bpf.Process{Target: g != nil, Children: g != nil && w.opt.children, Python: pythonOf(in)}
-	p.Maps = w.tables.load(pid)
 	w.known[pid] = p
-	err = w.capture.SetProcess(pid, p)
+	err = w.capture.SetProcess(pid, p) // at once: its Python frames need no tables
 	w.noteInterp(pid, in, err)
 	if err != nil {
 		return
@@ -204,6 +211,7 @@ func (w *watcher) find(pid int32) {
 	w.mu.Lock()
 	w.news = append(w.news, news{record: perfevent.Record{PID: pid}, interp: in})
 	w.mu.Unlock()
+	w.remap[pid] = true
 }
 
 // noteInterp keeps what the recording says of a process' interpreter.
