@@ -183,7 +183,8 @@ def idle_loop():
 thread(queue.Queue().get)
 thread(threading.Event().wait)
 thread(lambda: select.select([silent], [], []))
-thread(lambda: socket.socketpair()[0].recv(1))
+pair = socket.socketpair()
+thread(lambda: pair[0].recv(1))
 thread(lambda: subprocess.run(["sleep", "10000"]))
 
 
