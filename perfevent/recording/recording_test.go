@@ -4,7 +4,6 @@ package recording
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,11 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"pathprof/join/sched"
 	"pathprof/perfevent/perftest"
 )
+
+func TestMain(m *testing.M) { perftest.Main(m) }
 
 // world is what a test writes: the truth to compare a reader with.
 type world struct {
@@ -223,37 +222,6 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-func TestDiskFull(t *testing.T) {
-	perftest.Require(t, perftest.Root)
-	mount := t.TempDir()
-	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=512k"); err != nil {
-		t.Skipf("mount a small file system: %v", err)
-	}
-	defer unix.Unmount(mount, unix.MNT_DETACH)
-	dir := filepath.Join(mount, "x.pathprof")
-	out, err := Create(dir, Meta{Format: FormatVersion, BeginNs: 1}, Options{RowsPerBatch: 500})
-	check(t, err)
-	rng := rand.New(rand.NewPCG(6, 6))
-	n := int64(0)
-	for ; err == nil && n < 1<<20; n++ {
-		err = out.Event(sched.Event{Time: n, Count: rng.Int64(), Kind: sched.KindSwitch})
-	}
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("after %d events: got %v, want ENOSPC", n, err)
-	}
-	if err := out.Close(Meta{Format: FormatVersion, BeginNs: 1, EndNs: n, Stopped: "disk full"}); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("close: got %v", err)
-	}
-	r := openDir(t, dir)
-	if m := r.Meta(); m.Complete || m.Stopped != "disk full" {
-		t.Errorf("got complete %v, stopped %q", m.Complete, m.Stopped)
-	}
-	got := int64(len(collect(t, r.Events())))
-	if got == 0 || got%500 != 0 || got > n {
-		t.Errorf("%d of %d events", got, n)
-	}
-}
-
 func TestNotARecording(t *testing.T) {
 	empty := t.TempDir()
 	newer := filepath.Join(t.TempDir(), "newer")
@@ -296,6 +264,21 @@ stack 1 native=2 python=1,1e kernel:none native:fault python:complete
 sample 10 0 7 8 1 1000000 task kernel
 20 0 switch 8/7 S -> 0/0
 `
+
+// A name may look like the fields behind it.
+func TestFrameText(t *testing.T) {
+	d, err := ParseText(strings.NewReader(`frame 1 native "f 0 0 0x10 eval" "/lib x" 0 0 0x10 abcd`))
+	check(t, err)
+	want := Frame{ID: 1, Kind: FrameNative, Name: "f 0 0 0x10 eval", File: "/lib x", Address: 16, BuildID: "abcd"}
+	if d.frames[1] != want {
+		t.Errorf("got %+v, want %+v", d.frames[1], want)
+	}
+	for _, bad := range []string{"frame", `frame 1 native "a`, `frame 1 native "a" "b" 0 0`, `frame x native "a" "b" 0 0 0`} {
+		if _, err := ParseText(strings.NewReader(bad)); err == nil {
+			t.Errorf("%s: got no error", bad)
+		}
+	}
+}
 
 func TestText(t *testing.T) {
 	if ev, err := sched.ParseEvent("20 0 switch 8/7 S -> 0/0"); err != nil {

@@ -5,6 +5,7 @@ package recording
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -173,7 +174,7 @@ const maxNumber = 1 << 20
 func ParseText(r io.Reader) (*Data, error) {
 	d := &Data{About: Meta{Format: FormatVersion, Complete: true}}
 	in := bufio.NewScanner(r)
-	in.Buffer(nil, 1<<20)
+	in.Buffer(nil, maxMeta)
 	for n := 1; in.Scan(); n++ {
 		line := strings.TrimSpace(in.Text())
 		if line == "" || line[0] == '#' {
@@ -230,16 +231,26 @@ func set[T any](list *[]T, id uint32, v T) error {
 }
 
 func parseFrame(text string) (f Frame, err error) {
-	var kind string
-	n, err := fmt.Sscanf(text, "%d %s %q %q %d %d %v", &f.ID, &kind, &f.Name, &f.File, &f.Line, &f.FirstLine, &f.Address)
+	words, err := quotedFields(text)
 	if err != nil {
-		return f, fmt.Errorf("frame: field %d: %w", n+1, err)
+		return f, fmt.Errorf("frame: %w", err)
 	}
-	if f.Kind, err = numbered[FrameKind](frameWords, kind); err != nil {
+	if len(words) < 7 {
+		return f, fmt.Errorf("frame: %d fields, want at least 7", len(words))
+	}
+	if f.Kind, err = numbered[FrameKind](frameWords, words[1]); err != nil {
 		return f, err
 	}
-	_, tail, _ := strings.Cut(text, fmt.Sprintf("%d %d %#x", f.Line, f.FirstLine, f.Address))
-	for _, w := range strings.Fields(tail) {
+	f.Name, f.File = words[2], words[3]
+	id, err := strconv.ParseUint(words[0], 10, 32)
+	line, lineErr := strconv.ParseInt(words[4], 10, 32)
+	first, firstErr := strconv.ParseInt(words[5], 10, 32)
+	address, addressErr := strconv.ParseUint(words[6], 0, 64)
+	if err := errors.Join(err, lineErr, firstErr, addressErr); err != nil {
+		return f, fmt.Errorf("frame: %w", err)
+	}
+	f.ID, f.Line, f.FirstLine, f.Address = uint32(id), int32(line), int32(first), address
+	for _, w := range words[7:] {
 		if w == "eval" {
 			f.Eval = true
 		} else {
@@ -247,6 +258,27 @@ func parseFrame(text string) (f Frame, err error) {
 		}
 	}
 	return f, nil
+}
+
+// quotedFields splits at white space, and takes quoted strings as one field each.
+func quotedFields(text string) (out []string, err error) {
+	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
+		if text[0] != '"' {
+			word, rest, _ := strings.Cut(text, " ")
+			out, text = append(out, word), rest
+			continue
+		}
+		quoted, err := strconv.QuotedPrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("field %d: %w", len(out)+1, err)
+		}
+		word, err := strconv.Unquote(quoted)
+		if err != nil {
+			return nil, fmt.Errorf("field %d: %w", len(out)+1, err)
+		}
+		out, text = append(out, word), text[len(quoted):]
+	}
+	return out, nil
 }
 
 func parseStack(text string) (s Stack, err error) {
