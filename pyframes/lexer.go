@@ -23,10 +23,15 @@ type token struct {
 	text   string // of a word or one-character operator
 	line   int    // from 1 on
 	column int    // of the first token of a logical line: its indentation
+	// Of a formatted string: what stands between its quotes, and where.
+	inner     []byte
+	innerLine int
+	raw       bool
 }
 
 // lexer splits Python source (Parser/tokenizer.c, 3.10) into tokens, leaving out
-// what scopes do not need: comments, blank lines, contents of literals.
+// what scopes do not need: comments, blank lines, contents of literals but of
+// formatted strings.
 type lexer struct {
 	src      []byte
 	at, line int
@@ -119,7 +124,10 @@ func (l *lexer) lexeme(t *token, c byte) {
 		}
 		word := string(l.src[from:l.at])
 		if l.at < len(l.src) && (l.src[l.at] == '"' || l.src[l.at] == '\'') && isPrefix(word) {
-			l.skipString()
+			inner := l.skipString()
+			if strings.ContainsAny(word, "fF") {
+				t.inner, t.innerLine, t.raw = inner, t.line, strings.ContainsAny(word, "rR")
+			}
 			return
 		}
 		t.kind, t.text = tokenWord, word
@@ -148,23 +156,24 @@ func isPrefix(word string) bool {
 	return false
 }
 
-// skipString passes a literal whose first quote is next. A backslash keeps the
+// skipString passes a literal whose first quote is next, and returns its inside. A backslash keeps the
 // next character from ending it, in raw literals, too. One that is not closed
 // ends with its line, or, with three quotes, with the file.
-func (l *lexer) skipString() {
+func (l *lexer) skipString() []byte {
 	quote := l.src[l.at : l.at+1]
 	if triple := bytes.Repeat(quote, 3); bytes.HasPrefix(l.src[l.at:], triple) {
 		quote = triple
 	}
 	l.at += len(quote)
+	from := l.at
 	for l.at < len(l.src) {
 		switch c := l.src[l.at]; {
 		case bytes.HasPrefix(l.src[l.at:], quote):
 			l.at += len(quote)
-			return
+			return l.src[from : l.at-len(quote)]
 		case c == '\n' || c == '\r':
 			if len(quote) == 1 {
-				return
+				return l.src[from:l.at]
 			}
 			l.lineEnd()
 		case c == '\\' && l.at+1 < len(l.src):
@@ -178,6 +187,7 @@ func (l *lexer) skipString() {
 			l.at++
 		}
 	}
+	return l.src[from:l.at]
 }
 
 // skipNumber passes a number, but not a keyword right behind it: "1if x" is two

@@ -2,10 +2,17 @@
 
 package pyframes
 
+import (
+	"slices"
+	"strings"
+)
+
 // ScopeIndex tells the qualified names of the functions, classes, lambdas and
 // comprehensions of one source file. It is safe for concurrent use.
 type ScopeIndex struct {
-	names map[scopeKey]string // empty: several different ones
+	// names are made when they are asked for: together they may be longer than
+	// the source squared.
+	scopes map[scopeKey][]*scope
 }
 
 type scopeKey struct {
@@ -13,22 +20,24 @@ type scopeKey struct {
 	line int
 }
 
+// Bounds of one file: a source is the target's word.
+const (
+	maxScopes = 1 << 18
+	maxAlike  = 8 // scopes of one name on one line
+)
+
 // Qualify reads the structure of a Python source file (3.6 to 3.10), as far as
 // qualified names need it. Damaged or other text yields an index that knows
 // less, never an error: ask for a name together with its line.
 func Qualify(src []byte) *ScopeIndex {
 	s := scopeScanner{lex: lexer{src: src, line: 1}, root: &scope{kind: scopeModule}}
 	s.scan()
-	x := &ScopeIndex{names: make(map[scopeKey]string, len(s.nodes))}
+	x := &ScopeIndex{scopes: make(map[scopeKey][]*scope, len(s.nodes))}
 	for _, n := range s.nodes {
-		if n.name() == "" {
-			continue // a bracket that is no comprehension
+		key := scopeKey{n.name(), n.line}
+		if alike := x.scopes[key]; len(alike) < maxAlike && !slices.ContainsFunc(alike, n.sibling) {
+			x.scopes[key] = append(alike, n)
 		}
-		key, qualified := scopeKey{n.name(), n.line}, n.qualname()
-		if have, ok := x.names[key]; ok && have != qualified {
-			qualified = ""
-		}
-		x.names[key] = qualified
 	}
 	return x
 }
@@ -37,8 +46,15 @@ func Qualify(src []byte) *ScopeIndex {
 // first line (a function's is its first decorator's), false if the line defines
 // no such name, or several.
 func (x *ScopeIndex) Qualname(name string, firstLine int) (string, bool) {
-	q := x.names[scopeKey{name, firstLine}]
-	return q, q != ""
+	qualified := ""
+	for _, n := range x.scopes[scopeKey{name, firstLine}] {
+		q := n.qualname()
+		if q == "" || qualified != "" && qualified != q {
+			return "", false
+		}
+		qualified = q
+	}
+	return qualified, qualified != ""
 }
 
 type scopeKind uint8
@@ -82,28 +98,45 @@ func (n *scope) name() string {
 	return ""
 }
 
+// sibling tells whether a scope of the same name has the same qualified name for
+// lying in the same one.
+func (n *scope) sibling(o *scope) bool { return n.around() == o.around() && n.global() == o.global() }
+
+// around is the scope that n lies in.
+func (n *scope) around() *scope {
+	p := n.parent
+	for p.kind == scopeBracket {
+		p = p.parent
+	}
+	return p
+}
+
+// global tells whether a global statement makes the name one of the module.
+func (n *scope) global() bool {
+	return (n.kind == scopeFunction || n.kind == scopeClass) && n.around().globals[n.word]
+}
+
 // maxNesting bounds the chain of scopes; CPython stops at 100 indents and 200
 // brackets.
 const maxNesting = 512
 
 // qualname builds the name as compiler_set_qualname does (Python/compile.c,
-// 3.10): a comprehension adds no "<locals>".
+// 3.10): a comprehension adds no "<locals>". It is empty if too long.
 func (n *scope) qualname() string {
-	q := n.name()
-	for depth := 0; depth < maxNesting; depth++ {
-		p := n.parent
-		for p.kind == scopeBracket {
-			p = p.parent
+	parts := []string{n.name()}
+	size := len(n.word)
+	for !n.global() && n.around().kind != scopeModule {
+		n = n.around()
+		if n.kind == scopeFunction || n.kind == scopeLambda {
+			parts = append(parts, "<locals>")
 		}
-		if p.kind == scopeModule || (n.kind == scopeFunction || n.kind == scopeClass) && p.globals[n.word] {
-			return q
+		parts = append(parts, n.name())
+		if size += len(n.word) + len(".<locals>.<listcomp>"); size > maxName {
+			return ""
 		}
-		if p.kind == scopeFunction || p.kind == scopeLambda {
-			q = "<locals>." + q
-		}
-		n, q = p, p.name()+"."+q
 	}
-	return ""
+	slices.Reverse(parts)
+	return strings.Join(parts, ".")
 }
 
 // block is a function or class whose body or header the scanner is in.
@@ -142,12 +175,13 @@ type scopeScanner struct {
 	decorator int    // first line of the decorators above, 0: none
 	header    *scope // a def or class whose colon has not come
 	global    bool   // in a global statement
+	formats   int    // formatted strings around
 }
 
 func (s *scopeScanner) next() token { return s.lex.next(s.brackets > 0) }
 
 func (s *scopeScanner) scan() {
-	for start := true; len(s.nests) < maxNesting && len(s.blocks) < maxNesting; {
+	for start := true; len(s.nests)+len(s.blocks) < maxNesting && len(s.nodes) < maxScopes; {
 		t := s.next()
 		switch {
 		case t.kind == tokenEnd:
@@ -205,7 +239,9 @@ func (s *scopeScanner) beginLine(t token) bool {
 // add makes a scope inside the current one.
 func (s *scopeScanner) add(kind scopeKind, word string, line int) *scope {
 	n := &scope{kind: kind, word: word, line: line, parent: s.around()}
-	s.nodes = append(s.nodes, n)
+	if kind != scopeBracket { // which may become one
+		s.nodes = append(s.nodes, n)
+	}
 	return n
 }
 
@@ -226,6 +262,10 @@ func (s *scopeScanner) around() *scope {
 
 // token handles a token inside of a logical line.
 func (s *scopeScanner) token(t token) {
+	if t.inner != nil {
+		s.formatted(t)
+		return
+	}
 	switch t.text {
 	case "(", "[", "{":
 		s.brackets++
@@ -310,6 +350,7 @@ func (s *scopeScanner) comprehension() {
 		return
 	}
 	f.state = inTarget
+	s.nodes = append(s.nodes, f.scope)
 	switch {
 	case f.scope.word == "[":
 		f.scope.kind = scopeList

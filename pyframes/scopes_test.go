@@ -102,6 +102,12 @@ func TestQualify(t *testing.T) {
 		{"dict", "x = {1: (lambda: 2) for x in y}", "<dictcomp>:1", "<dictcomp>"},
 		{"lambda in set", "x = {lambda: 2 for x in y}", "<setcomp>:1", "<setcomp>"},
 		{"lambda in lambda", "f = lambda a=lambda: 1: (lambda: 2)\n", "<lambda>:1", ""},
+		{"formatted", "def f(y):\n  return f'{x for x in y}'", "<genexpr>:2", "f.<locals>.<genexpr>"},
+		{"formatted, joined", "def f(y): return ('' f'a'\n  f'{{}} {[x for x in y]!r:{(lambda: 1)()}}')", "<lambda>:2", "f.<locals>.<lambda>"},
+		{"formatted lines", "class A: x = f'''\n{1:{(\nlambda: 1)()}}'''", "<lambda>:3", "A.<lambda>"},
+		{"formatted within", "x = f'''{f\"{{a for b in c}}{ {a for b in c} }\"}'''", "<setcomp>:1", "<setcomp>"},
+		{"named character", "x = f'\\N{DIGIT ONE}{[a for a in b]}'\ndef f(): pass", "f:2", "f"},
+		{"formatted by halves", "x = f'{[('\ndef f(): pass", "f:2", "f"},
 		{"string", "x = '''\ndef f(): pass\n'''\ndef g(): pass", "f:2", ""},
 		{"after a string", "x = '''\ndef f(): pass\n'''\ndef g(): pass", "g:4", "g"},
 		{"raw string", "x = r'\\'\ndef f(): '''pass", "f:2", "f"},
@@ -125,13 +131,13 @@ func TestQualify(t *testing.T) {
 func FuzzQualify(f *testing.F) {
 	f.Add("@d\nclass A(B, x=[y for y in z]):\n  async def f(self, a: {b: c} = lambda *x: 1): return {1: 2 for _ in f'{x}'}\n")
 	f.Add("def f():\n\tglobal g\n\tdef g(): 0xfor 1if 2e5j\\\n'''")
+	f.Add("f'{a[{b: lambda: f\"{c!r:{d}}\"}]:{(e for f in g)}}}' rf'\\N{' f'''\n{'\n'}'''")
 	f.Add("((((((((lambda: lambda:[{(]})for x in y if")
 	f.Fuzz(func(t *testing.T, src string) {
 		x := Qualify([]byte(src))
-		for key, q := range x.names {
-			got, ok := x.Qualname(key.name, key.line)
-			if got != q || ok != (q != "") || !strings.HasSuffix(q, key.name) && q != "" {
-				t.Fatalf("%v: got %q", key, got)
+		for key := range x.scopes {
+			if q, ok := x.Qualname(key.name, key.line); ok != (q != "") || !strings.HasSuffix(q, key.name) && ok {
+				t.Fatalf("%v: got %q", key, q)
 			}
 			if key.line < 1 || key.line > 1+strings.Count(src, "\n")+strings.Count(src, "\r") {
 				t.Fatalf("line %d", key.line)
