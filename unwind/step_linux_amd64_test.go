@@ -173,9 +173,7 @@ func (tr *tracee) step() bool {
 func (tr *tracee) walk(dst []Frame) ([]Frame, StopReason) {
 	r := &tr.regs
 	regs := Regs{PC: r.Rip, SP: r.Rsp, FP: r.Rbp, Known: 1<<16 - 1}
-	for i, v := range []uint64{r.Rax, r.Rdx, r.Rcx, r.Rbx, r.Rsi, r.Rdi, r.Rbp, r.Rsp, r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15} {
-		regs.Other[i] = v
-	}
+	copy(regs.Other[:], []uint64{r.Rax, r.Rdx, r.Rcx, r.Rbx, r.Rsi, r.Rdi, r.Rbp, r.Rsp, r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15})
 	return Walk(regs, &pages{tr.mem, make(map[int64][]byte)}, tr.code.find, dst)
 }
 
