@@ -3,9 +3,9 @@
 package recording
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math"
 	"slices"
@@ -14,29 +14,20 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// maxBatchRows bounds what one batch may claim to hold; ours hold at most some
-// ten thousand.
-const maxBatchRows = 1 << 20
+// maxBatchBytes bounds a batch, packed.
+const maxBatchBytes = 512 << 20
 
-// streamFile is an open stream with its schema.
+// errMissing says that a stream has no file, or none that can be read.
+var errMissing = errors.New("stream cannot be read")
+
+// streamFile is an open stream that begins with the schema of its table.
 type streamFile[T any] struct {
-	name   string
-	table  *table[T]
-	file   io.ReaderAt
-	size   int64
-	prefix []byte // the bytes of the schema message
-}
-
-// countingReader counts what was read of it.
-type countingReader struct {
-	r io.Reader
-	n int64
-}
-
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
+	name  string
+	table *table[T]
+	form  form
+	file  io.ReaderAt // nil if there is none
+	size  int64
+	start int64 // where the batches begin
 }
 
 // guarded runs f, and makes an error of a panic: Arrow's decoder trusts the
@@ -53,54 +44,144 @@ func guarded(name string, f func() error) (err error) {
 	return nil
 }
 
-// openStream checks that a stream begins with the schema of its table. The bytes
-// must be those this version writes: Arrow's decoder takes memory by counts
-// within a schema, so one that anybody wrote is not given to it.
+// openStream checks that a stream begins with the columns of its table. The words
+// in a schema may be of an older or newer version: they are not compared. Arrow's
+// decoder is never given the file's schema, but our own.
 func openStream[T any](name string, t *table[T], file io.ReaderAt, size int64) (*streamFile[T], error) {
 	s := &streamFile[T]{name: name, table: t, file: file, size: size}
 	var err error
-	if s.prefix, err = schemaBytes(t); err != nil {
+	if s.form, err = t.form(); err != nil {
 		return nil, err
 	}
-	got := make([]byte, len(s.prefix))
-	if n, err := file.ReadAt(got, 0); n < len(got) {
-		return nil, fmt.Errorf("%s: cut within its schema: %w", name, err)
+	m, err := s.header(0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: schema: %w", name, err)
 	}
-	if !bytes.Equal(got, s.prefix) {
-		return nil, fmt.Errorf("%s: damaged, or of another version: its schema is not the expected one", name)
+	got, err := m.columns()
+	if err != nil {
+		return nil, fmt.Errorf("%s: schema: %w", name, err)
 	}
+	if got != s.form.columns || m.body != 0 {
+		return nil, fmt.Errorf("%s: damaged, or of another version: its columns are not the expected ones", name)
+	}
+	s.start = m.size
 	return s, nil
 }
 
-// read decodes one batch, in time order where the table has times.
-func (s *streamFile[T]) read(b batch) (rows []T, err error) {
-	if b.Offset < int64(len(s.prefix)) || b.Length <= 0 || b.Offset > s.size || b.Length > s.size-b.Offset {
-		return nil, fmt.Errorf("%s: batch at %d lies outside the file", s.name, b.Offset)
+// header reads the beginning of the message at an offset.
+func (s *streamFile[T]) header(at int64) (m message, err error) {
+	var head [8]byte
+	if err := s.readAt(head[:], at); err != nil {
+		return m, err
 	}
-	section := io.NewSectionReader(s.file, b.Offset, b.Length)
+	n, err := headerLength(head[:])
+	if err != nil {
+		return m, err
+	}
+	b := make([]byte, 8+n)
+	if err := s.readAt(b, at); err != nil {
+		return m, err
+	}
+	return parseMessage(b)
+}
+
+// readAt fills b, or says that the stream is cut.
+func (s *streamFile[T]) readAt(b []byte, at int64) error {
+	if at < 0 || int64(len(b)) > s.size-at {
+		return io.ErrUnexpectedEOF
+	}
+	if n, err := s.file.ReadAt(b, at); n < len(b) {
+		return fmt.Errorf("read at %d: %w", at, err)
+	}
+	return nil
+}
+
+// read decodes one batch, in time order where the table has times. What comes
+// out is what the index says, or an error.
+func (s *streamFile[T]) read(b batch) (rows []T, err error) {
 	err = guarded(s.name, func() error {
-		r, err := ipc.NewReader(io.MultiReader(bytes.NewReader(s.prefix), section),
-			ipc.WithAllocator(limitedMemory(memoryFor(b.Length))), ipc.WithBodySizeLimit(b.Length),
-			ipc.WithMetadataSizeLimit(b.Length))
-		if err != nil {
+		if b.gone || s.file == nil {
+			return errMissing
+		}
+		if b.Offset < s.start || b.Length < 8 || b.Length > maxBatchBytes || b.Length > s.size-b.Offset {
+			return fmt.Errorf("batch at %d lies outside the file", b.Offset)
+		}
+		raw := make([]byte, b.Length)
+		if err := s.readAt(raw, b.Offset); err != nil {
 			return err
 		}
-		defer r.Release()
-		if rows, err = s.rows(r); err != nil {
-			return err
+		if !b.unchecked && crc32.Checksum(raw, castagnoli) != b.CRC {
+			return fmt.Errorf("batch at %d of %d rows is damaged", b.Offset, b.Rows)
+		}
+		if rows, err = s.decode(raw); err != nil {
+			return fmt.Errorf("batch at %d of %d rows: %w", b.Offset, b.Rows, err)
+		}
+		first, last := s.span(rows)
+		if !b.unchecked && (int64(len(rows)) != b.Rows || first != b.First || last != b.Last) {
+			return fmt.Errorf("batch at %d has %d rows of %d to %d ns, by the index %d rows of %d to %d ns",
+				b.Offset, len(rows), first, last, b.Rows, b.First, b.Last)
 		}
 		return nil
 	})
-	if err == nil && s.table.time != nil {
-		s.sort(rows)
+	if err != nil {
+		return nil, err
 	}
-	return rows, err
+	return rows, nil
 }
 
-func (s *streamFile[T]) sort(rows []T) {
-	slices.SortStableFunc(rows, func(a, b T) int {
-		return compare(s.table.time(&a), s.table.time(&b))
-	})
+// span returns the times of the first and last row, which are in order.
+func (s *streamFile[T]) span(rows []T) (first, last int64) {
+	if s.table.time == nil || len(rows) == 0 {
+		return 0, 0
+	}
+	return s.table.time(&rows[0]), s.table.time(&rows[len(rows)-1])
+}
+
+// decode makes rows of the bytes of a batch.
+func (s *streamFile[T]) decode(raw []byte) ([]T, error) {
+	m, err := parseMessage(raw)
+	if err != nil {
+		return nil, err
+	}
+	shape, err := m.batch()
+	if err != nil {
+		return nil, err
+	}
+	if m.size+m.body != int64(len(raw)) || shape.nodes != s.form.shape.nodes || shape.buffers != s.form.shape.buffers {
+		return nil, errMessage
+	}
+	if shape.rows == 0 {
+		return nil, nil
+	}
+	messages := &messageList{}
+	defer messages.Release()
+	messages.add(s.form.prefix[8:], nil)
+	messages.add(raw[8:m.size], raw[m.size:])
+	r, err := ipc.NewReaderFromMessageReader(messages, ipc.WithAllocator(limitedMemory(memoryFor(int64(len(raw))))))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Release()
+	if !r.Next() {
+		return nil, errors.Join(errMessage, r.Err())
+	}
+	record := r.RecordBatch()
+	// The columns are there now, so this many rows are.
+	for i := range s.table.columns {
+		if int64(record.Column(i).Len()) != shape.rows {
+			return nil, errColumn
+		}
+	}
+	rows := make([]T, shape.rows)
+	for i, c := range s.table.columns {
+		if err := c.decode(record.Column(i), rows); err != nil {
+			return nil, fmt.Errorf("column %s: %w", c.field.Name, err)
+		}
+	}
+	if s.table.time != nil {
+		slices.SortStableFunc(rows, func(a, b T) int { return compare(s.table.time(&a), s.table.time(&b)) })
+	}
+	return rows, nil
 }
 
 func compare(a, b int64) int {
@@ -113,85 +194,36 @@ func compare(a, b int64) int {
 	return 0
 }
 
-// rows takes the values out of the record batches that r holds.
-func (s *streamFile[T]) rows(r *ipc.Reader) ([]T, error) {
-	var out []T
-	for r.Next() {
-		rec := r.RecordBatch()
-		n := rec.NumRows()
-		if n < 0 || n > maxBatchRows {
-			return nil, fmt.Errorf("batch of %d rows", n)
-		}
-		from := len(out)
-		out = append(out, make([]T, n)...)
-		for i, c := range s.table.columns {
-			take := c.reader(rec.Column(i))
-			if take == nil || int64(rec.Column(i).Len()) < n {
-				return nil, fmt.Errorf("column %s is not as declared", c.field.Name)
-			}
-			for j := range n {
-				take(int(j), &out[from+int(j)])
-			}
-		}
-	}
-	return out, r.Err()
+// messageList gives messages that were checked to Arrow's decoder, which would
+// take memory by their lengths if it read them itself.
+type messageList struct {
+	all []*ipc.Message
+	at  int
 }
 
-// scan decodes batches one after the other from an offset on, for a stream
-// without a usable index. It returns those that are whole, and what ended it.
-func (s *streamFile[T]) scan(from int64) (found []batch, rest int64, err error) {
-	for at := from; at < s.size; {
-		b, next, err := s.scanOne(at)
-		if errors.Is(err, io.EOF) {
-			return found, 0, nil // the end mark
-		}
-		if err != nil {
-			return found, s.size - at, err
-		}
-		found = append(found, b)
-		at = next
-	}
-	return found, 0, nil
+func (l *messageList) add(header, body []byte) {
+	l.all = append(l.all, ipc.NewMessage(memory.NewBufferBytes(header), memory.NewBufferBytes(body)))
 }
 
-func (s *streamFile[T]) scanOne(at int64) (b batch, next int64, err error) {
-	b = batch{Stream: s.name, Offset: at}
-	err = guarded(s.name, func() error {
-		in := &countingReader{r: io.NewSectionReader(s.file, at, s.size-at)}
-		r, err := ipc.NewReader(io.MultiReader(bytes.NewReader(s.prefix), in),
-			ipc.WithAllocator(limitedMemory(memoryFor(s.size-at))), ipc.WithBodySizeLimit(s.size-at),
-			ipc.WithMetadataSizeLimit(s.size-at))
-		if err != nil {
-			return err
-		}
-		defer r.Release()
-		if !r.Next() {
-			if r.Err() == nil {
-				return io.EOF
-			}
-			return r.Err()
-		}
-		rec := r.RecordBatch()
-		b.Length, b.Rows = in.n, rec.NumRows()
-		return nil
-	})
-	if err != nil {
-		return b, 0, err
+// Message returns the next message.
+func (l *messageList) Message() (*ipc.Message, error) {
+	if l.at >= len(l.all) {
+		return nil, io.EOF
 	}
-	rows, err := s.read(b)
-	if err != nil {
-		return b, 0, err
-	}
-	if s.table.time != nil && len(rows) > 0 {
-		b.First, b.Last = s.table.time(&rows[0]), s.table.time(&rows[len(rows)-1])
-	}
-	return b, at + b.Length, nil
+	l.at++
+	return l.all[l.at-1], nil
 }
+
+// Retain does nothing: the memory is the garbage collector's.
+func (l *messageList) Retain() {}
+
+// Release does nothing, like Retain.
+func (l *messageList) Release() {}
 
 // memoryFor is how much memory the batch of a given length may take: LZ4 packs
 // at most about 255 to one, and a column of one value nearly reaches that.
 func memoryFor(length int64) int64 {
-	const least, most = 8 << 20, 1 << 30
+	const least, most = 1 << 20, 1 << 30
 	return min(max(length*256, least), most)
 }
 

@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 
 	"pathprof/join/sched"
 )
 
 // warningList gathers warnings from several goroutines, each once.
+// It counts the rows of damaged batches, each once.
 type warningList struct {
 	mu   sync.Mutex
 	all  []string
 	more int
+	seen map[string]bool // damaged batches
+	// Rows of damaged batches.
+	events, samples uint64
 }
 
 // maxWarnings bounds what a thoroughly damaged recording can say of itself.
@@ -32,6 +37,37 @@ func (w *warningList) add(format string, args ...any) {
 	default:
 		w.all = append(w.all, text)
 	}
+}
+
+// damaged notes that a batch is left out. It is said once, as often as it is read.
+func (w *warningList) damaged(b batch, err error) {
+	w.mu.Lock()
+	key := fmt.Sprint(b.Stream, " ", b.Offset)
+	again := w.seen[key]
+	if !again {
+		if w.seen == nil {
+			w.seen = map[string]bool{}
+		}
+		w.seen[key] = true
+		rows := uint64(max(b.Rows, 1))
+		switch {
+		case strings.HasPrefix(b.Stream, "events-"):
+			w.events += rows
+		case b.Stream == "samples.arrow":
+			w.samples += rows
+		}
+	}
+	w.mu.Unlock()
+	if err != nil && !again && !b.gone {
+		w.add("%v", err)
+	}
+}
+
+// loss returns the events and samples of damaged batches.
+func (w *warningList) loss() (events, samples uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.events, w.samples
 }
 
 func (w *warningList) list() []string {
@@ -139,8 +175,11 @@ func decodeAhead[T any](r *Reader, s *indexed[T], wanted []batch, begin, end int
 	for _, b := range wanted {
 		rows, err := s.read(b)
 		if err != nil {
-			r.warnings.add("%v", err)
+			r.warnings.damaged(b, err)
 			rows = nil
+			if s.lost != nil {
+				rows = s.lost(b)
+			}
 		}
 		rows = slices.DeleteFunc(rows, func(v T) bool { t := s.table.time(&v); return t < begin || t >= end })
 		select {

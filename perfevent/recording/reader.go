@@ -3,15 +3,15 @@
 package recording
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
+	"strconv"
+	"strings"
 
 	"pathprof/join/sched"
 )
@@ -30,9 +30,6 @@ type Source interface {
 	Warnings() []string
 }
 
-// maxMeta bounds meta.json.
-const maxMeta = 16 << 20
-
 // Reader reads a recording. Its methods are safe for concurrent use, but
 // Warnings grow while damaged batches are met.
 type Reader struct {
@@ -49,6 +46,8 @@ type Reader struct {
 type indexed[T any] struct {
 	*streamFile[T]
 	batches []batch
+	// lost makes what stands for a damaged batch, if anything does.
+	lost func(batch) []T
 }
 
 // Open opens a recording. A recording whose recorder was killed opens, and
@@ -69,34 +68,6 @@ func Open(dir string) (*Reader, error) {
 	return r, nil
 }
 
-func readMeta(dir string) (m Meta, err error) {
-	f, err := os.Open(filepath.Join(dir, metaName))
-	if errors.Is(err, os.ErrNotExist) {
-		if _, err := os.Stat(dir); err != nil {
-			return m, fmt.Errorf("no recording %s", dir)
-		}
-		return m, fmt.Errorf("%s is not a recording: it has no %s", dir, metaName)
-	}
-	if err != nil {
-		return m, fmt.Errorf("open recording: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxMeta))
-	if err != nil {
-		return m, fmt.Errorf("open recording: %w", err)
-	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		return m, fmt.Errorf("recording %s: damaged %s: %w", dir, metaName, err)
-	}
-	switch {
-	case m.Format > FormatVersion:
-		return m, fmt.Errorf("recording %s has format %d; this pathprof reads up to %d", dir, m.Format, FormatVersion)
-	case m.Format < 1:
-		return m, fmt.Errorf("%s is not a recording: %s names no format", dir, metaName)
-	}
-	return m, nil
-}
-
 func (r *Reader) openStreams(dir string) error {
 	index := r.readIndex(dir)
 	var err error
@@ -109,19 +80,52 @@ func (r *Reader) openStreams(dir string) error {
 	if r.frames, err = openIndexed(r, dir, "frames.arrow", frameTable, index); err != nil {
 		return err
 	}
-	names, err := filepath.Glob(filepath.Join(dir, "events-*.arrow"))
+	cpus, err := eventCPUs(dir, index)
 	if err != nil {
-		return fmt.Errorf("open recording: %w", err)
+		return err
 	}
-	sort.Strings(names)
-	for _, path := range names {
-		s, err := openIndexed(r, dir, filepath.Base(path), eventTable, index)
+	for _, cpu := range cpus {
+		s, err := openIndexed(r, dir, eventsName(cpu), eventTable, index)
 		if err != nil {
 			return err
+		}
+		if cpu >= 0 {
+			s.lost = func(b batch) []sched.Event {
+				return []sched.Event{{Time: b.Last, CPU: cpu, Kind: sched.KindLost, Count: max(b.Rows, 1)}}
+			}
 		}
 		r.events = append(r.events, s)
 	}
 	return nil
+}
+
+// maxCPU bounds the numbers of CPUs; Linux can be built for 8192.
+const maxCPU = 8192
+
+// eventCPUs lists the CPUs that have streams, by the folder and by the index, in
+// order; the task dump, -1, first.
+func eventCPUs(dir string, index map[string][]batch) ([]int32, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open recording: %w", err)
+	}
+	found := map[int32]bool{}
+	note := func(name string) {
+		digits := strings.TrimSuffix(strings.TrimPrefix(name, "events-cpu"), ".arrow")
+		n, err := strconv.ParseUint(digits, 10, 16)
+		if name == eventsName(-1) {
+			found[-1] = true
+		} else if err == nil && n < maxCPU && name == eventsName(int32(n)) {
+			found[int32(n)] = true
+		}
+	}
+	for _, e := range entries {
+		note(e.Name())
+	}
+	for name := range index {
+		note(name)
+	}
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 // readIndex returns the batches of each stream; a missing index is found again
@@ -136,7 +140,7 @@ func (r *Reader) readIndex(dir string) map[string][]batch {
 	for _, b := range s.batches {
 		rows, err := s.read(b)
 		if err != nil {
-			r.warnings.add("%v", err)
+			r.warnings.damaged(b, err)
 			continue
 		}
 		for _, row := range rows {
@@ -146,77 +150,71 @@ func (r *Reader) readIndex(dir string) map[string][]batch {
 	return out
 }
 
-// openIndexed opens a stream and completes its index by what lies beyond it. A
-// stream that cannot be read at all is empty, and a warning.
+// openIndexed opens a stream and completes its index by what lies beyond it. Of a
+// stream that cannot be read, all batches that the index names are gone.
 func openIndexed[T any](r *Reader, dir, name string, t *table[T], index map[string][]batch) (*indexed[T], error) {
 	s := &indexed[T]{streamFile: &streamFile[T]{name: name, table: t}}
-	f, err := os.Open(filepath.Join(dir, name))
-	if errors.Is(err, os.ErrNotExist) {
+	f, size, err := openRegular(filepath.Join(dir, name))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		r.warnings.add("%s is missing", name)
-		return s, nil
+	case err != nil:
+		r.warnings.add("%s: %v", name, err)
+	default:
+		r.files = append(r.files, f)
+		file, err := openStream(name, t, f, size)
+		if err != nil {
+			r.warnings.add("%v", err)
+			break
+		}
+		s.streamFile = file
 	}
-	if err != nil {
-		return nil, fmt.Errorf("open recording: %w", err)
-	}
-	r.files = append(r.files, f)
-	st, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("open recording: %w", err)
-	}
-	file, err := openStream(name, t, f, st.Size())
-	if err != nil {
-		r.warnings.add("%v", err)
-		return s, nil
-	}
-	s.streamFile = file
-	s.complete(index[name], &r.warnings)
+	s.complete(index[name], &r.meta, &r.warnings)
+	r.countGone(s.name, s.batches)
 	return s, nil
 }
 
-// complete takes the indexed batches that can be, and looks for more behind them.
-func (s *indexed[T]) complete(known []batch, warn *warningList) {
-	end := int64(len(s.prefix))
-	for _, b := range known {
-		if b.Offset != end || b.Length <= 0 || b.Length > s.size-b.Offset || b.Rows < 0 || b.Rows > maxBatchRows {
-			warn.add("%s: the index is damaged at byte %d", s.name, end)
-			break
-		}
-		s.batches = append(s.batches, b)
-		end += b.Length
-	}
-	more, rest, err := s.scan(end)
-	s.batches = append(s.batches, more...)
-	if err != nil {
-		warn.add("%s: the last %d bytes are cut or damaged (%v)", s.name, rest, err)
-	}
-	if s.table.time != nil {
-		slices.SortStableFunc(s.batches, func(a, b batch) int { return compare(a.First, b.First) })
-	}
-}
-
-// completeMeta fills in what a killed recorder did not say.
+// completeMeta makes an incomplete recording end with what it holds, and fills in
+// what a killed recorder did not say.
 func (r *Reader) completeMeta() {
 	m := &r.meta
 	var last, events, samples int64
 	for _, s := range r.events {
-		for _, b := range s.batches {
-			last, events = max(last, b.Last), events+b.Rows
-		}
+		l, n := held(s)
+		last, events = max(last, l), events+n
 	}
-	for _, b := range r.samples.batches {
-		last, samples = max(last, b.Last), samples+b.Rows
-	}
+	l, samples := held(r.samples)
+	last = max(last, l, m.BeginNs)
 	if m.Stopped == "" {
 		m.Stopped = "the recorder was killed"
 	}
 	if m.EndNs == 0 {
-		m.EndNs, m.Events, m.Samples = max(last, m.BeginNs), uint64(events), uint64(samples)
+		m.EndNs, m.Events, m.Samples = last, uint64(events), uint64(samples)
 		m.RealtimeOffsetEndNs = m.RealtimeOffsetBeginNs
 		r.warnings.add("the recorder was killed: the recording ends with what was flushed, %.3f s after it began; "+
 			"what was lost or throttled, and the achieved rate, are not known", float64(m.EndNs-m.BeginNs)/1e9)
 		return
 	}
 	r.warnings.add("the recording is incomplete: %s", m.Stopped)
+	m.EndNs = min(m.EndNs, last)
+	if n := uint64(events); n < m.Events {
+		m.Loss.Events += m.Events - n
+		m.Events = n
+	}
+	if n := uint64(samples); n < m.Samples {
+		m.Loss.Samples += m.Samples - n
+		m.Samples = n
+	}
+}
+
+// held returns the latest time of a stream and the count of its rows, with those
+// of damaged batches, which are counted as lost elsewhere.
+func held[T any](s *indexed[T]) (last, rows int64) {
+	for _, b := range s.batches {
+		last = max(last, b.Last)
+		rows += b.Rows
+	}
+	return last, rows
 }
 
 // Close closes the files.
@@ -228,8 +226,25 @@ func (r *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// Meta returns what the recording says of itself.
-func (r *Reader) Meta() Meta { return r.meta }
+// Meta returns what the recording says of itself. Loss has the rows of damaged
+// batches that were met so far: some are found only when they are read.
+func (r *Reader) Meta() Meta {
+	m := r.meta
+	events, samples := r.warnings.loss()
+	m.Loss.Events += events
+	m.Loss.Samples += samples
+	return m
+}
+
+// countGone counts what is known to be gone before it is read.
+func (r *Reader) countGone(name string, batches []batch) {
+	for _, b := range batches {
+		if b.gone {
+			b.Stream = name
+			r.warnings.damaged(b, nil)
+		}
+	}
+}
 
 // Warnings says what of the recording is missing or damaged.
 func (r *Reader) Warnings() []string { return append(r.warnings.list(), r.meta.Warnings...) }
@@ -245,17 +260,19 @@ func (r *Reader) Stacks() ([]Stack, error) {
 }
 
 // byNumber reads a whole stream. Numbers are handed out one by one, so none is
-// above the count of rows.
+// above the count of rows. The index may claim any count for a damaged batch, but
+// numbers differ in every row, so that a row takes a byte at least.
 func byNumber[T any](r *Reader, s *indexed[T], id func(*T) uint32) ([]T, error) {
 	total := int64(0)
 	for _, b := range s.batches {
 		total += b.Rows
 	}
+	total = min(total, s.size)
 	var out []T
 	for _, b := range s.batches {
 		rows, err := s.read(b)
 		if err != nil {
-			r.warnings.add("%v", err)
+			r.warnings.damaged(b, err)
 			continue
 		}
 		for i := range rows {

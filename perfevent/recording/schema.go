@@ -3,31 +3,32 @@
 package recording
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"pathprof/join/sched"
 )
 
-// column ties one column to a field of T: how it is appended to a batch, and
-// how it is taken from one.
-type column[T any] struct {
-	field arrow.Field
-	put   func(array.Builder, *T)
-	// reader returns the function that takes row i; nil if the column has not
-	// the expected type.
-	reader func(arrow.Array) func(i int, v *T)
-}
-
-// table is the form of one stream.
+// table is the form of one kind of stream.
 type table[T any] struct {
 	schema  *arrow.Schema
 	columns []column[T]
-	// time of a row, ns, and whether the stream has times at all.
+	// time of a row, ns; nil if the stream has no times.
 	time func(*T) int64
+	// form is how such a stream looks in bytes, found when first needed.
+	form func() (form, error)
+}
+
+// form is what a stream of a table looks like in bytes.
+type form struct {
+	prefix  []byte // the schema's message, with which a stream begins
+	columns string // see message.columns
+	shape   batchShape
 }
 
 func newTable[T any](time func(*T) int64, words map[string][]string, columns ...column[T]) *table[T] {
@@ -38,120 +39,31 @@ func newTable[T any](time func(*T) int64, words map[string][]string, columns ...
 			fields[i].Metadata = arrow.NewMetadata([]string{"words"}, []string{strings.Join(w, ",")})
 		}
 	}
-	meta := arrow.NewMetadata([]string{"pathprof"}, []string{fmt.Sprint(FormatVersion)})
-	return &table[T]{schema: arrow.NewSchema(fields, &meta), columns: columns, time: time}
+	meta := arrow.NewMetadata([]string{"pathprof"}, []string{strconv.Itoa(FormatVersion)})
+	t := &table[T]{schema: arrow.NewSchema(fields, &meta), columns: columns, time: time}
+	t.form = sync.OnceValues(t.findForm)
+	return t
 }
 
-// number makes a column of a numeric field. B is Arrow's builder, A its array.
-func number[T any, V comparable, B interface{ Append(V) }, A interface{ Value(int) V }](
-	name string, kind arrow.DataType, get func(*T) V, set func(*T, V),
-) column[T] {
-	return column[T]{
-		field: arrow.Field{Name: name, Type: kind},
-		put:   func(b array.Builder, v *T) { any(b).(B).Append(get(v)) },
-		reader: func(a arrow.Array) func(int, *T) {
-			typed, ok := any(a).(A)
-			if !ok {
-				return nil
-			}
-			return func(i int, v *T) { set(v, typed.Value(i)) }
-		},
+// findForm encodes an empty batch and looks at it.
+func (t *table[T]) findForm() (f form, err error) {
+	e := newEncoder(t)
+	if err := e.write(nil); err != nil {
+		return f, err
 	}
-}
-
-func i64[T any](name string, get func(*T) *int64) column[T] {
-	return number[T, int64, *array.Int64Builder, *array.Int64](name, arrow.PrimitiveTypes.Int64,
-		func(v *T) int64 { return *get(v) }, func(v *T, n int64) { *get(v) = n })
-}
-
-func i32[T any](name string, get func(*T) *int32) column[T] {
-	return number[T, int32, *array.Int32Builder, *array.Int32](name, arrow.PrimitiveTypes.Int32,
-		func(v *T) int32 { return *get(v) }, func(v *T, n int32) { *get(v) = n })
-}
-
-func u32[T any](name string, get func(*T) *uint32) column[T] {
-	return number[T, uint32, *array.Uint32Builder, *array.Uint32](name, arrow.PrimitiveTypes.Uint32,
-		func(v *T) uint32 { return *get(v) }, func(v *T, n uint32) { *get(v) = n })
-}
-
-func u64[T any](name string, get func(*T) *uint64) column[T] {
-	return number[T, uint64, *array.Uint64Builder, *array.Uint64](name, arrow.PrimitiveTypes.Uint64,
-		func(v *T) uint64 { return *get(v) }, func(v *T, n uint64) { *get(v) = n })
-}
-
-// enum makes a column of a small enumeration.
-func enum[T any, E ~uint8](name string, get func(*T) *E) column[T] {
-	return number[T, uint8, *array.Uint8Builder, *array.Uint8](name, arrow.PrimitiveTypes.Uint8,
-		func(v *T) uint8 { return uint8(*get(v)) }, func(v *T, n uint8) { *get(v) = E(n) })
-}
-
-func boolean[T any](name string, get func(*T) *bool) column[T] {
-	return number[T, bool, *array.BooleanBuilder, *array.Boolean](name, arrow.FixedWidthTypes.Boolean,
-		func(v *T) bool { return *get(v) }, func(v *T, b bool) { *get(v) = b })
-}
-
-// text makes a column of a string. Names of tasks can be any bytes, Arrow's are
-// UTF-8.
-func text[T any](name string, get func(*T) *string) column[T] {
-	return number[T, string, *array.StringBuilder, *array.String](name, arrow.BinaryTypes.String,
-		func(v *T) string { return strings.ToValidUTF8(*get(v), "\uFFFD") },
-		func(v *T, s string) { *get(v) = strings.Clone(s) }) // the batch's memory is reused
-}
-
-// list makes a column of a list of numbers.
-func list[T any](name string, get func(*T) *[]uint32) column[T] {
-	return column[T]{
-		field: arrow.Field{Name: name, Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Uint32)},
-		put: func(b array.Builder, v *T) {
-			l := b.(*array.ListBuilder)
-			l.Append(true)
-			l.ValueBuilder().(*array.Uint32Builder).AppendValues(*get(v), nil)
-		},
-		reader: func(a arrow.Array) func(int, *T) {
-			l, ok := a.(*array.List)
-			if !ok {
-				return nil
-			}
-			values, ok := l.ListValues().(*array.Uint32)
-			if !ok {
-				return nil
-			}
-			return func(i int, v *T) {
-				from, to := l.ValueOffsets(i)
-				*get(v) = append([]uint32(nil), values.Values()[from:to]...)
-			}
-		},
+	schema, err := parseMessage(e.out.Bytes())
+	if err != nil {
+		return f, fmt.Errorf("own schema: %w", err)
 	}
-}
-
-// flags makes a column of a list of booleans.
-func flags[T any](name string, get func(*T) *[]bool) column[T] {
-	return column[T]{
-		field: arrow.Field{Name: name, Type: arrow.ListOfNonNullable(arrow.FixedWidthTypes.Boolean)},
-		put: func(b array.Builder, v *T) {
-			l := b.(*array.ListBuilder)
-			l.Append(true)
-			l.ValueBuilder().(*array.BooleanBuilder).AppendValues(*get(v), nil)
-		},
-		reader: func(a arrow.Array) func(int, *T) {
-			l, ok := a.(*array.List)
-			if !ok {
-				return nil
-			}
-			values, ok := l.ListValues().(*array.Boolean)
-			if !ok {
-				return nil
-			}
-			return func(i int, v *T) {
-				from, to := l.ValueOffsets(i)
-				out := make([]bool, 0, to-from)
-				for j := from; j < to; j++ {
-					out = append(out, values.Value(int(j)))
-				}
-				*get(v) = out
-			}
-		},
+	f.prefix = e.out.Bytes()[:schema.size]
+	batch, err := parseMessage(e.out.Bytes()[schema.size:])
+	if err != nil {
+		return f, fmt.Errorf("own batch: %w", err)
 	}
+	var errs [2]error
+	f.columns, errs[0] = schema.columns()
+	f.shape, errs[1] = batch.batch()
+	return f, errors.Join(errs[:]...)
 }
 
 var (
@@ -222,6 +134,11 @@ type batch struct {
 	Rows           int64
 	First, Last    int64 // times, ns; 0 for streams without
 	Lost           int64 // events lost within, as the KindLost rows say
+	CRC            uint32
+	// unchecked: found by scanning, so the index says nothing to compare with.
+	unchecked bool
+	// gone: there is nothing to read at its place, which was said already.
+	gone bool
 }
 
 var indexTable = newTable(nil, nil,
@@ -232,6 +149,7 @@ var indexTable = newTable(nil, nil,
 	i64("first_ns", func(b *batch) *int64 { return &b.First }),
 	i64("last_ns", func(b *batch) *int64 { return &b.Last }),
 	i64("lost", func(b *batch) *int64 { return &b.Lost }),
+	u32("crc32c", func(b *batch) *uint32 { return &b.CRC }),
 )
 
 // stopWords names the stop reasons in order.
