@@ -32,6 +32,8 @@ type Process struct {
 	runtime uint64
 	offsets *Offsets
 	scopes  map[string]*ScopeIndex
+
+	scopeCount int // of all of scopes
 }
 
 // OpenProcess reads the interpreter in of a process through its memory.
@@ -95,6 +97,9 @@ func (p *Process) ThreadStates() ([]ThreadState, error) {
 		if interp, err = readWord(p.mem, interp+uint64(o.InterpNext)); err != nil {
 			return nil, fmt.Errorf("list of interpreters: %w", err)
 		}
+	}
+	if interp != 0 {
+		return nil, fmt.Errorf("more than %d interpreters", maxThreads)
 	}
 	return list, nil
 }

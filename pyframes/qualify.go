@@ -4,8 +4,11 @@ package pyframes
 
 import "strings"
 
-// maxIndexes bounds the source files whose structure is kept.
-const maxIndexes = 1024
+// Bounds of what is kept of the sources of a process.
+const (
+	maxIndexes   = 1024
+	maxAllScopes = 4 * maxScopes
+)
 
 // qualify returns the qualified name of a code object of a version without
 // co_qualname, its bare name where the source does not tell.
@@ -15,11 +18,13 @@ func (p *Process) qualify(c *Code) string {
 	}
 	x, ok := p.scopes[c.Filename]
 	if !ok {
-		if len(p.scopes) >= maxIndexes {
+		if len(p.scopes) >= maxIndexes || p.scopeCount >= maxAllScopes {
 			clear(p.scopes)
+			p.scopeCount = 0
 		}
 		if src, err := p.Source(c.Filename); err == nil {
 			x = Qualify(src)
+			p.scopeCount += len(x.scopes)
 		}
 		p.scopes[c.Filename] = x // nil: not asked again
 	}
