@@ -10,19 +10,92 @@
 //	  samples.arrow        counter overflows
 //	  stacks.arrow         what they refer to: lists of frame numbers
 //	  frames.arrow         what those are
-//	  index.arrow          where each batch lies, its times and rows
+//	  index.arrow          where each batch lies, its times, rows and checksum
 //
 // Each stream is a schema and record batches (Arrow IPC streaming format, LZ4
-// buffers), to be opened by pandas, polars or DuckDB. Columns are the fields of
-// [sched.Event], [Sample], [Stack] and [Frame] in snake case, times with _ns;
-// enumerations are small numbers whose words stand in the schema's metadata.
-// Numbers of frames and stacks begin with 1, 0 is none.
+// buffers, nothing is null), to be opened by pandas, polars or DuckDB.
+//
+// # Columns
+//
+// Times are CLOCK_MONOTONIC nanoseconds. Enumerations are small numbers whose
+// words stand in the schema's metadata, key "words". Numbers of frames and stacks
+// begin with 1; 0 is none. Text is UTF-8; what was not has U+FFFD.
+//
+// Events, see [sched.Event]:
+//
+//	| time_ns      int64         when
+//	| cpu          int32         where; -1 in the task dump
+//	| kind         uint8         switch, waking, fork, exec, exit, comm, task, lost
+//	| ctx          uint8         context of a waking
+//	| vector       int32         number of the interrupt or softirq
+//	| preempt      bool          the switch was a preemption in the kernel
+//	| tid          int32         the task it is about
+//	| pid          int32         its process
+//	| other_tid    int32         next task, waker, parent
+//	| other_pid    int32         its process
+//	| state        uint32        kernel's state of the task
+//	| stack        uint32        where it blocked
+//	| name         utf8          new name of the task
+//	| count        int64         events lost; start time of a dumped task
+//
+// Samples, see [Sample]:
+//
+//	| time_ns      int64         when
+//	| cpu          int32         where
+//	| pid          int32         the process
+//	| tid          int32         the thread
+//	| stack        uint32        its stack
+//	| value        int64         events or ns that it stands for
+//	| kernel_mode  bool          the CPU was in kernel mode
+//	| ctx          uint8         in an interrupt or not
+//
+// Stacks, see [Stack]; lists are innermost first:
+//
+//	| id           uint32        number
+//	| kernel       list<uint32>  frames
+//	| native       list<uint32>  frames
+//	| python       list<uint32>  frames
+//	| python_entry list<bool>    the Python frame entered the interpreter from C
+//	| kernel_stop  uint8         why the walk ended
+//	| native_stop  uint8         why the walk ended
+//	| python_stop  uint8         why the walk ended
+//
+// Frames, see [Frame]:
+//
+//	| id           uint32        number
+//	| kind         uint8         python, native, kernel
+//	| name         utf8          function
+//	| file         utf8          source file, or mapped file
+//	| line         int32         executing line, 0 if not known
+//	| first_line   int32         the function's first line
+//	| address      uint64        of the code
+//	| build_id     utf8          of the mapped file, hex
+//	| eval         bool          inside CPython's evaluation function
+//
+// Index, one row for each batch of the streams above, in the order of writing:
+//
+//	| stream       utf8          name of the file
+//	| offset       int64         of the batch's message, bytes
+//	| length       int64         of the message and its body, bytes
+//	| rows         int64         of the batch
+//	| first_ns     int64         earliest time, 0 for streams without
+//	| last_ns      int64         latest time
+//	| lost         int64         events lost, as its lost rows say
+//	| crc32c       uint32        of those bytes (Castagnoli)
+//
+// # Loss
 //
 // A batch is the unit of writing, of reading in parallel, and of loss: it is
 // written with one call, frames before the stacks that name them, stacks before
 // samples and events. So whatever a reader finds refers to what it finds, and a
-// killed recorder loses at most the batches that were not flushed yet.
+// killed recorder loses at most the batches that were not flushed yet. When the
+// disk is full, the recording ends with the last flush, and meta.json is
+// overwritten in room that was kept for it.
 //
-// Recordings are hostile input: sizes are checked against the file before
-// memory is taken, and a damaged batch is counted and left out.
+// Recordings are hostile input. Messages are checked before Arrow's decoder sees
+// them, for it takes memory by the counts within; it is given our own schema,
+// never the file's. A batch that differs from its checksum, or from what the index
+// says of it, is left out: its rows count as loss in [Reader.Meta], a warning says
+// so, and of events a [sched.KindLost] stands at its place. Where there is no
+// index, batches are found by their framing, and have no checksum.
 package recording
