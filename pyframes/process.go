@@ -109,42 +109,49 @@ func (p *Process) ThreadStates() ([]ThreadState, error) {
 // is 0, by the number the libc keeps behind the thread pointer. A thread that runs
 // meanwhile yields frames of different moments: use it for blocked threads.
 func (p *Process) Frames(tid int, threadPointer uint64, dst []Frame) ([]Frame, error) {
+	inner := tid
 	if p.InnerTID != nil {
-		inner, err := p.InnerTID(tid)
-		if err != nil {
+		var err error
+		if inner, err = p.InnerTID(tid); err != nil {
 			return dst, err
 		}
-		tid = inner
 	}
 	states, err := p.ThreadStates()
 	if err != nil {
 		return dst, err
 	}
-	state, err := p.stateOf(states, tid, threadPointer)
-	if err != nil {
-		return dst, err
+	own := ThreadState{NativeID: uint64(inner), ID: threadPointer}
+	if p.offsets.ThreadNativeID == NoField && threadPointer == 0 {
+		if own.ID, err = p.threadPointer(states, inner, inner == tid); err != nil {
+			return dst, err
+		}
 	}
-	return p.walk(state, dst)
+	return p.walkStates(states, own, dst)
 }
 
-func (p *Process) stateOf(states []ThreadState, tid int, threadPointer uint64) (uint64, error) {
-	if p.offsets.ThreadNativeID != NoField {
-		for _, s := range states {
-			if s.NativeID == uint64(tid) {
-				return s.Addr, nil
-			}
-		}
-		return 0, ErrNoThread
-	}
-	if threadPointer == 0 {
-		return p.stateByLibc(states, tid)
-	}
+// walkStates walks the first state of a thread that has frames. A thread has
+// several with sub-interpreters, of which it runs one, the last made first in
+// the list, while the others of its own making are idle.
+func (p *Process) walkStates(states []ThreadState, own ThreadState, dst []Frame) ([]Frame, error) {
+	found := false
 	for _, s := range states {
-		if s.ID == threadPointer {
-			return s.Addr, nil
+		same := s.ID == own.ID
+		if p.offsets.ThreadNativeID != NoField {
+			same = s.NativeID == own.NativeID
+		}
+		if !same {
+			continue
+		}
+		found = true
+		frames, err := p.walk(s.Addr, dst)
+		if err != nil || len(frames) > len(dst) {
+			return frames, err
 		}
 	}
-	return 0, ErrNoThread
+	if !found {
+		return dst, ErrNoThread
+	}
+	return dst, nil
 }
 
 // libcTIDs are offsets at which a libc keeps the number of a thread behind its
@@ -152,11 +159,11 @@ func (p *Process) stateOf(states []ThreadState, tid int, threadPointer uint64) (
 // 2.4) and on arm64, musl (src/internal/pthread_impl.h) on 64-bit machines.
 var libcTIDs = []uint64{720, 208, 48}
 
-// stateByLibc matches by the thread number that the libc keeps in its own thread
-// structure. An offset is believed only if for all thread states it gives the
-// numbers of different threads of the process: another libc has something else
-// there.
-func (p *Process) stateByLibc(states []ThreadState, tid int) (uint64, error) {
+// threadPointer finds the thread pointer of a thread by the number that the libc
+// keeps in its own thread structure. An offset is believed only if for all thread
+// states it gives the number of a thread of the process, and different ones for
+// different pointers: another libc has something else there.
+func (p *Process) threadPointer(states []ThreadState, tid int, sameNamespace bool) (uint64, error) {
 	if p.Threads == nil {
 		return 0, ErrNoThread
 	}
@@ -166,7 +173,7 @@ func (p *Process) stateByLibc(states []ThreadState, tid int) (uint64, error) {
 	}
 	known := map[uint32]bool{}
 	for _, t := range tids {
-		if p.InnerTID != nil {
+		if p.InnerTID != nil && !sameNamespace { // else a file less for each thread
 			if t, err = p.InnerTID(t); err != nil {
 				continue // ended meanwhile
 			}
@@ -174,9 +181,9 @@ func (p *Process) stateByLibc(states []ThreadState, tid int) (uint64, error) {
 		known[uint32(t)] = true
 	}
 	for _, offset := range libcTIDs {
-		if byTID, ok := p.numbers(states, offset, known); ok {
-			if state, ok := byTID[uint32(tid)]; ok {
-				return state, nil
+		if pointers, ok := p.pointers(states, offset, known); ok {
+			if pointer, ok := pointers[uint32(tid)]; ok {
+				return pointer, nil
 			}
 			return 0, ErrNoThread
 		}
@@ -184,21 +191,22 @@ func (p *Process) stateByLibc(states []ThreadState, tid int) (uint64, error) {
 	return 0, ErrNoThread
 }
 
-// numbers reads the number of each thread at an offset from its thread pointer.
-func (p *Process) numbers(states []ThreadState, offset uint64, known map[uint32]bool) (map[uint32]uint64, bool) {
-	byTID := map[uint32]uint64{}
+// pointers reads the number of each thread at an offset from its thread pointer:
+// number to pointer.
+func (p *Process) pointers(states []ThreadState, offset uint64, known map[uint32]bool) (map[uint32]uint64, bool) {
+	pointers := map[uint32]uint64{}
 	for _, s := range states {
 		var b [4]byte
 		if err := readFull(p.mem, b[:], s.ID+offset); err != nil {
 			return nil, false
 		}
 		n := binary.LittleEndian.Uint32(b[:])
-		if !known[n] || byTID[n] != 0 {
+		if have, ok := pointers[n]; !known[n] || ok && have != s.ID {
 			return nil, false
 		}
-		byTID[n] = s.Addr
+		pointers[n] = s.ID
 	}
-	return byTID, len(byTID) > 0
+	return pointers, len(pointers) > 0
 }
 
 // walk follows the chain of frames, as perfevent/bpf/c/python.h does.
