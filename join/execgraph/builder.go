@@ -214,7 +214,7 @@ func (b *Builder) forked(ev *sched.Event) {
 }
 
 func (b *Builder) dumped(ev *sched.Event) {
-	o := op{kind: opDump, idx: b.idx, to: Unknown}
+	o := op{kind: opDump, idx: b.idx, to: Unknown, stack: ev.Stack}
 	a := attrs{pid: ev.Task.PID, name: ev.Name, parent: ev.Other.PID, hasStart: true, start: ev.Count}
 	switch {
 	case ev.State&(sched.StateDead|sched.StateZombie) != 0:

@@ -201,6 +201,7 @@ func (l *line) apply(o *op) {
 	case opDump:
 		if l.state == Unknown && l.since == never && !l.first.ok && !l.dumped && o.to == Blocked {
 			l.enter(Blocked, never, -1)
+			l.stack = o.stack // taken from outside, while it did not run
 		}
 		l.dumped = true
 	}
