@@ -138,7 +138,7 @@ func TestFlippedBits(t *testing.T) {
 		path := filepath.Join(dir, name)
 		whole, err := os.ReadFile(path)
 		check(t, err)
-		for range 200 {
+		for range 120 {
 			at, bit := rng.IntN(len(whole)), byte(1)<<rng.IntN(8)
 			text := slices.Clone(whole)
 			text[at] ^= bit
