@@ -14,6 +14,11 @@ import (
 // ErrNotPython says that a file or a process holds no CPython.
 var ErrNotPython = errors.New("no CPython")
 
+// ErrNotYet says that a process has not mapped the CPython library that its
+// program or a library of it needs, as just after an exec: ask again after its
+// next mapping. It is an ErrNotPython, too.
+var ErrNotYet = fmt.Errorf("%w so far", ErrNotPython)
+
 // UnsupportedError says why a CPython cannot be read.
 type UnsupportedError struct {
 	Version string // e.g. 3.7.16; empty if unknown

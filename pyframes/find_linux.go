@@ -53,28 +53,24 @@ func (c *Cache) file(m *proc.Mapping) *cached {
 }
 
 // Find looks for a CPython in a process. It is quick for the many processes that
-// have none. The error is ErrNotPython, an *UnsupportedError, os.ErrNotExist if
-// the process is gone, or one of reading.
+// have none. The error is ErrNotPython, ErrNotYet, an *UnsupportedError,
+// os.ErrNotExist if the process is gone, or one of reading.
 func Find(pid int, cache *Cache) (*Interp, error) {
 	maps, err := proc.Maps(pid)
 	if err != nil {
 		return nil, err
 	}
-	var refused error
+	found := error(ErrNotPython)
 	for _, m := range candidates(maps) {
 		in, err := cache.file(&m).find(pid, m)
 		switch {
 		case err == nil:
 			return in, nil
-		case errors.Is(err, ErrNotPython):
-		case refused == nil:
-			refused = err
+		case err != ErrNotPython && errors.Is(found, ErrNotPython):
+			found = err // says more
 		}
 	}
-	if refused != nil {
-		return nil, refused
-	}
-	return nil, ErrNotPython
+	return nil, found
 }
 
 // candidates are the first mappings of files that may hold a runtime, the most
@@ -137,6 +133,9 @@ func (f *cached) find(pid int, m proc.Mapping) (*Interp, error) {
 // load reads the file for the first time.
 func (f *cached) load(file io.ReaderAt, path string) (err error) {
 	if f.runtime, err = Detect(file, path); err != nil {
+		if errors.Is(err, ErrNotPython) && needsPython(file) {
+			return ErrNotYet
+		}
 		return err
 	}
 	if f.buildID, err = proc.BuildID(file); err != nil && !errors.Is(err, proc.ErrNoBuildID) {
@@ -144,6 +143,23 @@ func (f *cached) load(file io.ReaderAt, path string) (err error) {
 	}
 	f.loads, err = loads(file)
 	return err
+}
+
+// needsPython tells whether a program asks the dynamic linker for libpython.
+func needsPython(r io.ReaderAt) (needs bool) {
+	defer func() {
+		if recover() != nil { // see Detect
+			needs = false
+		}
+	}()
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return false
+	}
+	libs, err := f.ImportedLibraries()
+	return err == nil && slices.ContainsFunc(libs, func(name string) bool {
+		return strings.HasPrefix(name, "libpython") && name != "libpython3.so" // the stable ABI's name has no runtime
+	})
 }
 
 func loads(r io.ReaderAt) ([]elf.ProgHeader, error) {
