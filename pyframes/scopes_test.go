@@ -18,10 +18,14 @@ import (
 // the standard library are those the compiler gives. A name that is not told
 // (several of one name begin on one line) is counted, one told wrongly fails.
 func TestQualnamesEqualCPython(t *testing.T) {
+	every, limit := "4", 3 // per mille: those not told come in crowds
+	if os.Getenv(fullEnv) != "" {
+		every, limit = "1", 1
+	}
 	for _, version := range []string{"3.8", "3.9", "3.10"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(perftest.PythonPath(t, version), "-S", "-E", "testdata/qualnames.py")
+			cmd := exec.Command(perftest.PythonPath(t, version), "-S", "-E", "testdata/qualnames.py", every)
 			cmd.Stderr = os.Stderr
 			out, err := cmd.StdoutPipe()
 			if err != nil {
@@ -46,8 +50,8 @@ func TestQualnamesEqualCPython(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%d names, %d not told, %d wrong", total, untold, wrong)
-			if total < 10000 || untold*1000 > total || wrong > 0 {
-				t.Errorf("%d names, %d not told, %d wrong: want at most 0.1 %% and none", total, untold, wrong)
+			if total < 10000 || untold*1000 > limit*total || wrong > 0 {
+				t.Errorf("%d names, %d not told, %d wrong: want at most %d per mille and none", total, untold, wrong, limit)
 			}
 		})
 	}
