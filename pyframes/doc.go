@@ -19,7 +19,14 @@
 //     shim on the C stack (owner 3), which is no frame of the program.
 //   - A code object can be freed and its address used again: [CodeKey] holds
 //     what changes with it, and [Process.ReadCode] compares.
-//   - co_qualname exists from 3.11 on.
+//   - A thread that made a sub-interpreter has a thread state in each, of the
+//     same number. It runs one; the others are idle and may have no frames.
+//   - A frame before its first traceable instruction is hidden by CPython's own
+//     walkers. It is kept here: the thread is within that function, and its line
+//     is the function's first.
+//   - co_qualname exists from 3.11 on. Before, the source tells: see [Qualify].
+//     What it tells is wrong at worst for a file that changed since it was read
+//     by the program, and then only if the same line defines the same name.
 //   - Line tables have three forms; see [LineTable].
 //
 // Offsets come from two sources that must agree: a table generated from the
