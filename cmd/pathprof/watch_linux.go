@@ -84,6 +84,7 @@ func (w *watcher) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
 	w.done.Go(func() {
+		defer hurry()()
 		if !w.opt.onlyTargets {
 			w.scan(ctx)
 		}
