@@ -7,8 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"pathprof/unwind/proc"
 )
@@ -39,7 +38,7 @@ func readSource(pid int, name string) ([]byte, error) {
 		return nil, fmt.Errorf("source file %q: not absolute", name)
 	}
 	// O_NONBLOCK: opening a pipe would wait for its writer.
-	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/root%s", pid, name), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/root%s", pid, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
