@@ -52,7 +52,10 @@ func (p *Process) ReadCode(key CodeKey) (*Code, error) {
 		return nil, fmt.Errorf("line table of the code object at %#x: %w", key.Addr, err)
 	}
 	c.Lines = LineTable{Style: o.Style, FirstLine: c.FirstLine, Data: table}
-	if p.Dir != "" && c.Filename != "" && c.Filename[0] != '/' && c.Filename[0] != '<' {
+	// _Py_InitCleanup (Python/specialize.c, 3.13) has a frame under each call of
+	// a class with a specialised __init__. It bears that name for a file, too.
+	c.Hidden = c.FirstLine == 0 && c.Name == "__init__" && c.Filename == "__init__"
+	if !c.Hidden && p.Dir != "" && c.Filename != "" && c.Filename[0] != '/' && c.Filename[0] != '<' {
 		c.Filename = path.Join(p.Dir, c.Filename)
 	}
 	if o.CodeQualname == NoField {

@@ -91,4 +91,8 @@ type Code struct {
 	Filename  string
 	FirstLine int32
 	Lines     LineTable
+	// Hidden: code of the interpreter's own, which CPython shows in no traceback
+	// and which is no function of the program. Leave its frames out; they are
+	// never entries.
+	Hidden bool
 }
