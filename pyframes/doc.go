@@ -21,9 +21,10 @@
 //     what changes with it, and [Process.ReadCode] compares.
 //   - A thread that made a sub-interpreter has a thread state in each, of the
 //     same number. It runs one; the others are idle and may have no frames.
-//   - A frame before its first traceable instruction is hidden by CPython's own
-//     walkers. It is kept here: the thread is within that function, and its line
-//     is the function's first.
+//   - From 3.11 on CPython hides a frame before its first traceable instruction,
+//     and [Process.Frames] leaves it out. A walk that looks at less, as the
+//     kernel's does, keeps it: a function just entered, rightly on its first line,
+//     or, in 3.13, a frame under a specialised __init__: see [Code.Hidden].
 //   - co_qualname exists from 3.11 on. Before, the source tells: see [Qualify].
 //     What it tells is wrong at worst for a file that changed since it was read
 //     by the program, and then only if the same line defines the same name.
