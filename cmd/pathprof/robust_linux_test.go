@@ -189,7 +189,7 @@ func TestChildren(t *testing.T) {
 import subprocess, sys
 print("ready", flush=True)
 sys.stdin.readline()
-subprocess.run([sys.executable, "-c", "def child_sum():\\n  return sum(i * i for i in range(3000000))\\nchild_sum()"])
+subprocess.run([sys.executable, "-c", "def child_sum():\n  return sum(i * i for i in range(3000000))\nchild_sum()"])
 `
 	child := perftest.StartSource(t, perftest.PythonPath(t, "3.11"), "parent.py", source)
 	cmd, dir := startRecorder(t, "-p", strconv.Itoa(child.PID), "--children")
