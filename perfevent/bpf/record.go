@@ -134,6 +134,13 @@ func (s *Stack) decode(raw []byte) error {
 	s.Kernel = appendWords(s.Kernel[:0], words[:8*kernel])
 	s.Native = appendWords(s.Native[:0], words[8*kernel:8*(kernel+native)])
 	s.Python = appendFrames(s.Python[:0], words[8*(kernel+native):size-headSize])
+	// Every chain begins with a frame entered from C. While a generator is
+	// resumed or left, its frame is current for an instruction or two without
+	// being linked to its caller's (DISPATCH_INLINED in Python/ceval_macros.h,
+	// 3.12): such a stack is cut, though nothing in memory says so.
+	if n := len(s.Python); n > 0 && !s.Python[n-1].Entry && s.PythonStop == recording.StopComplete {
+		s.PythonStop = recording.StopBadFrame
+	}
 	return nil
 }
 

@@ -112,7 +112,8 @@ func TestDecodeSample(t *testing.T) {
 	if !reflect.DeepEqual(s.Python, frames) {
 		t.Errorf("got %+v, want %+v", s.Python, frames)
 	}
-	if s.KernelStop != recording.StopComplete || s.NativeStop != recording.StopFault || s.PythonStop != recording.StopComplete {
+	// The outermost frame is no entry: something is missing outside of it.
+	if s.KernelStop != recording.StopComplete || s.NativeStop != recording.StopFault || s.PythonStop != recording.StopBadFrame {
 		t.Errorf("got stops %d %d %d", s.KernelStop, s.NativeStop, s.PythonStop)
 	}
 	for n := range raw {
