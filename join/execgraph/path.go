@@ -254,8 +254,6 @@ func (w *walker) warn() {
 			count[c.Why]++
 		}
 	}
-	// A wait that is open at the end is shown as one: that is no doubt.
-	delete(count, WhyWaiting)
 	for _, why := range whyWords {
 		if n := count[why]; n > 0 {
 			p.Warnings = append(p.Warnings, fmt.Sprintf("cause unknown for %d of %d waits: %s", n, len(p.Waits), why))
