@@ -233,7 +233,14 @@ func (r *resolver) addFrames(p *process, s *bpf.Stack, out *recording.Stack) err
 		return err
 	}
 	for _, f := range s.Python {
-		id, err := r.pythonFrame(p, f)
+		code := p.code(f.Code)
+		if code != nil && code.Hidden { // the interpreter's own, no function of the program
+			if n := len(out.Entry); n > 0 && f.Entry {
+				out.Entry[n-1] = true
+			}
+			continue
+		}
+		id, err := r.pythonFrame(code, f)
 		if err != nil {
 			return err
 		}
@@ -367,8 +374,8 @@ func compareUint(a, b uint64) int {
 	return 0
 }
 
-func (r *resolver) pythonFrame(p *process, f pyframes.Frame) (uint32, error) {
-	code := p.code(f.Code)
+// pythonFrame writes a frame of a code object, nil if that is gone.
+func (r *resolver) pythonFrame(code *pyframes.Code, f pyframes.Frame) (uint32, error) {
 	if code == nil {
 		r.unresolved++
 		return r.number(goneFrame(f.Code), func() recording.Frame {
