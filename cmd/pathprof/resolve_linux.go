@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"os"
 	"slices"
+	"time"
 
 	"pathprof/perfevent/bpf"
 	"pathprof/perfevent/recording"
@@ -63,8 +64,9 @@ type process struct {
 	codes      map[pyframes.CodeKey]*pyframes.Code
 	parent     *process // forked from: its code objects are ours, too
 	// maps are the executable mappings, sorted; stale after a new one.
-	maps  []proc.Mapping
-	stale bool
+	maps     []proc.Mapping
+	stale    bool
+	mapsRead time.Time
 	// fresh: the program started during the recording, so side-band records
 	// told all of its mappings.
 	fresh bool
@@ -336,12 +338,17 @@ func inRanges(ranges [][2]uint64, pc uint64) bool {
 	return slices.ContainsFunc(ranges, func(r [2]uint64) bool { return r[0] <= pc && pc < r[1] })
 }
 
+// rereadMaps is how often mappings are read again for an address in none.
+const rereadMaps = time.Second
+
 // mappingOf finds the executable mapping of an address.
 func (r *resolver) mappingOf(p *process, addr uint64) (*proc.Mapping, bool) {
 	if m, ok := findMapping(p.maps, addr); ok && !p.stale {
 		return m, true
 	}
-	if p.stale || !p.fresh {
+	// An address outside all code is more often a bad guess than a new mapping.
+	if p.stale || !p.fresh && time.Since(p.mapsRead) > rereadMaps {
+		p.mapsRead = time.Now()
 		maps, err := proc.Maps(int(p.pid))
 		if err == nil {
 			p.maps = slices.DeleteFunc(maps, func(m proc.Mapping) bool { return !m.Exec })
