@@ -78,7 +78,6 @@ const (
 	pathprofEventFlagsFLAG_STACK   pathprofEventFlags = 2
 	pathprofEventFlagsFLAG_THINNED pathprofEventFlags = 4
 	pathprofEventFlagsFLAG_KERNEL  pathprofEventFlags = 8
-	pathprofEventFlagsFLAG_KTHREAD pathprofEventFlags = 16
 )
 
 type pathprofEventKind uint32

@@ -64,7 +64,6 @@ enum event_flags {
 	FLAG_STACK = 2,   /* a stack follows */
 	FLAG_THINNED = 4, /* a stack was due but left out */
 	FLAG_KERNEL = 8,  /* sample: the CPU was in kernel mode */
-	FLAG_KTHREAD = 16,
 };
 
 struct event {

@@ -71,7 +71,6 @@ struct task_struct___arm64 {
 	struct thread_struct___arm64 thread;
 };
 
-/* Kernels before 5.14 called it state; 5.15 is the oldest supported. */
 struct irqaction {
 	const char *name;
 };
