@@ -4,6 +4,7 @@ package join
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"pathprof/perfevent/recording"
@@ -24,7 +25,8 @@ type FrameSet uint8
 const (
 	// FramesPython keeps Python frames, the native frames the innermost of them
 	// called, extension code between them, and the kernel. The interpreter's own
-	// frames between Python frames are folded, and so is what started it.
+	// frames between Python frames are folded, and so are its ways of calling a
+	// function, and what started it.
 	FramesPython FrameSet = iota
 	// FramesNative keeps native and kernel frames only, as a debugger shows them.
 	FramesNative
@@ -88,6 +90,7 @@ type merger struct {
 	native       []Frame
 	eval         []bool // per native frame: inside the evaluation function
 	evals        int
+	unlinked     int             // evaluation frames, from the inside, without Python frames
 	interpreter  map[string]bool // files with evaluation frames
 	runs         [][]Frame       // of Python frames, each what one evaluation frame runs
 	pyStop, stop recording.StopReason
@@ -100,9 +103,13 @@ type merger struct {
 // frames, up to and including one that entered the interpreter from C: every
 // Python frame up to 3.10, the innermost after each C-to-Python call since 3.11.
 // So the runs and the evaluation frames of one stack pair up, innermost first.
-// That is taken as proven in two cases only:
+// That is taken as proven in three cases only:
 //
 //   - both parts have as many of them: [Merged];
+//   - there is one evaluation frame more, and both parts are complete: [Merged],
+//     too. A frame is linked after the evaluation function was entered, and
+//     taken off before it is left; meanwhile it has no Python frame. One that
+//     called others has: only the innermost can be without, see unlinkedInside;
 //   - one part was cut on its outer side, by a limit, a fault, or for want of a
 //     rule. Pairs are counted from the inside, which that leaves whole: [Cut].
 //
@@ -155,6 +162,10 @@ func (m *merger) takeNative(ids []uint32, frame func(uint32) *recording.Frame) {
 		}
 		m.native = append(m.native, nativeFrame(f))
 		m.eval = append(m.eval, f.Eval)
+		if outermost[f.Name] {
+			m.stop = recording.StopComplete
+			return
+		}
 		if !f.Eval {
 			continue
 		}
@@ -202,6 +213,9 @@ func (m *merger) judge() (v Verdict, zip bool, reason string) {
 		return PythonOnly, false, reason
 	case m.evals == len(m.runs):
 		return Merged, true, reason
+	case m.evals == len(m.runs)+1 && countable && m.unlinkedInside():
+		m.unlinked = 1
+		return Merged, true, reason
 	case m.evals > 0 && m.evals < len(m.runs) && native != "" && countable:
 		return Cut, true, reason
 	case m.evals > 0:
@@ -210,18 +224,33 @@ func (m *merger) judge() (v Verdict, zip bool, reason string) {
 	return Stacked, false, joinReasons("merge: no evaluation frame seen", reason)
 }
 
+// unlinkedInside says whether the evaluation frame without Python frames must be
+// the innermost. It need not be where the end of a Python frame runs destructors
+// (3.12 and later): then an outer one may have none either.
+func (m *merger) unlinkedInside() bool {
+	for i := slices.Index(m.eval, true) + 1; i < len(m.native); i++ {
+		if m.eval[i] && clearing(m.native[i-1].Name) {
+			return false
+		}
+	}
+	return true
+}
+
 // zipped appends native and Python frames in their proven order.
 func (m *merger) zipped(out []Frame) []Frame {
-	next := 0
+	next, unlinked := 0, m.unlinked
 	for i, f := range m.native {
-		if m.eval[i] && next < len(m.runs) {
+		switch {
+		case m.eval[i] && unlinked > 0:
+			unlinked--
+		case m.eval[i] && next < len(m.runs):
 			out = append(out, m.runs[next]...)
 			next++
 		}
 		switch {
 		case m.keep == FramesAll:
 			out = append(out, f)
-		case m.eval[i]: // stands for the Python frames
+		case m.folded(i): // stands for Python frames, or for the way to them
 		case next == 0: // called by the innermost Python frame
 			out = append(out, f)
 		case next < len(m.runs) && !m.interpreter[f.Mapping]:
@@ -234,13 +263,24 @@ func (m *merger) zipped(out []Frame) []Frame {
 	return out
 }
 
+// folded tells whether a native frame says no more than that Python code runs.
+func (m *merger) folded(i int) bool {
+	f := &m.native[i]
+	return m.eval[i] || m.interpreter[f.Mapping] && isPlumbing(f.Name) || isTrampoline(f.Name)
+}
+
 // stacked appends native frames, then Python frames.
 func (m *merger) stacked(out []Frame) []Frame {
 	for i, f := range m.native {
 		// What lies outside an evaluation frame may lie outside Python frames,
 		// too; there is no place for it.
-		if m.eval[i] && m.keep == FramesPython && len(m.runs) > 0 {
-			break
+		if m.keep == FramesPython && len(m.runs) > 0 {
+			if m.eval[i] {
+				break
+			}
+			if m.folded(i) {
+				continue
+			}
 		}
 		out = append(out, f)
 	}
@@ -275,7 +315,7 @@ func kernelFrame(f *recording.Frame) Frame {
 
 func nativeFrame(f *recording.Frame) Frame {
 	return Frame{
-		Name: or(f.Name, "["+f.File[strings.LastIndexByte(f.File, '/')+1:]+"]"),
+		Name: or(f.Name, fmt.Sprintf("[%s+%#x]", f.File[strings.LastIndexByte(f.File, '/')+1:], f.Address)),
 		Line: f.Line, FirstLine: f.FirstLine,
 		Kind: KindNative, Address: f.Address, Mapping: f.File, BuildID: f.BuildID,
 	}

@@ -33,7 +33,10 @@ func parseStack(t *testing.T, text string) (*recording.Stack, func(uint32) *reco
 			s.Kernel = append(s.Kernel, id)
 		case "n":
 			f.Kind = recording.FrameNative
-			f.Name, f.File, _ = strings.Cut(name, "@")
+			f.Name = name
+			if at := strings.LastIndexByte(name, '@'); at >= 0 { // foo@plt@FILE
+				f.Name, f.File = name[:at], name[at+1:]
+			}
 			if f.Name == "?" {
 				f.Name, f.File = "", ""
 			}
@@ -116,8 +119,30 @@ func TestMerge(t *testing.T) {
 		{name: "leaf in the evaluation function", in: "n:*eval@python n:? p:f p:g!", want: "f g", verdict: Merged,
 			reason: "native: frame pointers end outside code"},
 		{name: "generated code at the leaf", in: "n:? n:*eval@python p:f!", want: "[unmapped code] f", verdict: Merged},
-		{name: "numbers differ", in: "n:leaf@libm n:*eval@python n:*eval@python p:f p:g!", want: "leaf f g",
+		{name: "numbers differ", in: "n:leaf@libm n:*eval@python n:*eval@python n:*eval@python p:f p:g!", want: "leaf f g",
 			verdict: Stacked, reason: mismatch},
+		{name: "on its way into a function", in: "n:*eval@python n:_PyEval_Vector@python n:sort@ext n:*eval@python n:main@python p:f p:g!",
+			want: "sort f g", verdict: Merged},
+		{name: "all frames on the way", in: "n:*eval@python n:_PyEval_Vector@python n:sort@ext n:*eval@python n:main@python p:f p:g!",
+			keep: FramesAll, want: "eval _PyEval_Vector sort f g eval main", verdict: Merged},
+		{name: "on its way out", in: "n:_Py_CheckFunctionResult@python n:*eval@python n:gen_send_ex@python n:*eval@python n:*eval@python p:f p:g! p:h!",
+			want: "f g h", verdict: Merged},
+		{name: "out of a function that destroys an object",
+			in:   "n:_PyFrame_ClearExceptCode@python n:_PyEval_FrameClearAndPop@python n:*eval@python n:*eval@python p:f!",
+			want: "f", verdict: Merged},
+		{name: "a destructor's way in", verdict: Stacked, reason: mismatch, want: "f g",
+			in: "n:*eval@python n:_PyEval_FrameClearAndPop@python n:*eval@python n:*eval@python p:f! p:g!"},
+		{name: "frame pointers prove no way in", in: "n:*eval@python n:*eval@python n:? p:f!", want: "f",
+			verdict: Stacked, reason: mismatch + "; native: frame pointers end outside code"},
+		{name: "ways to call are folded", want: "update sha256_new f",
+			in:      "n:_PyObject_Call@python n:update@ssl n:cfunction_vectorcall_O@python n:sha256_new@python n:PyObject_Vectorcall@plt@python n:*eval@python p:f!",
+			verdict: Merged},
+		{name: "an extension's own names stay", in: "n:call_function@ext n:*eval@python p:f!", want: "call_function f", verdict: Merged},
+		{name: "perf's trampolines are folded", in: "n:py::f:/app.py@anon n:*eval@python n:py::f:/app.py@anon n:*eval@python p:f! p:f!",
+			want: "f f", verdict: Merged},
+		{name: "nothing calls the start of a thread", in: "n:work@ext n:start_thread@libc n:garbage@libm",
+			stops: stops{native: recording.StopNoFramePtr, python: recording.StopNoInterp},
+			want:  "work start_thread", verdict: NativeOnly, reason: "python: no interpreter known in the process"},
 		{name: "frame pointers prove no order", in: "n:leaf@libm n:*eval@python n:? p:f! p:g! p:h!", want: "leaf f g h",
 			verdict: Stacked, reason: mismatch + "; native: frame pointers end outside code"},
 		{name: "native too deep", in: "n:leaf@libm n:*eval@python n:ext@ext.so n:*eval@python p:f! p:g! p:h!",
@@ -146,7 +171,7 @@ func TestMerge(t *testing.T) {
 			want: "a f", verdict: PythonOnly, reason: "kernel: deeper than the walk goes"},
 		{name: "nothing", stops: stops{native: recording.StopFault, python: recording.StopThinned}, verdict: NoStack,
 			reason: "python: left out, the thread blocks too often; native: memory not readable at that moment"},
-		{name: "no names", in: "k: n:@/usr/lib/libfoo.so.1 p:!", want: "[kernel] [libfoo.so.1] [0x300]",
+		{name: "no names", in: "k: n:@/usr/lib/libfoo.so.1 p:!", want: "[kernel] [libfoo.so.1+0x200] [0x300]",
 			verdict: Stacked, reason: "merge: no evaluation frame seen"},
 	}
 	for _, tt := range tests {
