@@ -12,7 +12,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
 	"unsafe"
 )
 
@@ -41,7 +40,8 @@ type Symbols struct {
 	names []byte   // zero-terminated, back to back
 	loads []Segment
 	// Skipped counts table entries that could not be used: names outside the
-	// string table, or code farther than 4 GiB from the file's first address.
+	// string table, or code farther than 4 GiB from the file's first address; and
+	// MiniDebugInfo that could not be read.
 	Skipped int
 	// BuildID of the file in hex, empty if it has none.
 	BuildID string
@@ -56,10 +56,10 @@ type symbol struct {
 	outer int32
 }
 
-// OpenSymbols reads the function symbols of an ELF file: .symtab and .dynsym
-// merged, and the entries of the procedure linkage table as name@plt. r may
-// also be the image of a library in memory, such as the [vdso] of a process.
-// MiniDebugInfo (.gnu_debugdata) is not read, as it is xz compressed.
+// OpenSymbols reads the function symbols of an ELF file: .symtab, .dynsym and
+// the .symtab of MiniDebugInfo (.gnu_debugdata) merged, and the entries of the
+// procedure linkage table as name@plt. r may also be the image of a library in
+// memory, such as the [vdso] of a process.
 func OpenSymbols(r io.ReaderAt) (*Symbols, error) {
 	return OpenSymbolsWithDebug(r, nil)
 }
@@ -87,6 +87,14 @@ func OpenSymbolsWithDebug(r, debug io.ReaderAt) (s *Symbols, err error) {
 		if err := c.addTable(f, name, uint8(rank)); err != nil {
 			return nil, err
 		}
+	}
+	// What cannot be unpacked is as good as not there.
+	if mini, err := f.miniDebug(); err == nil && mini != nil {
+		if err := c.addTable(mini, ".symtab", 0); err != nil {
+			c.skipped++
+		}
+	} else if err != nil {
+		c.skipped++
 	}
 	c.addPLT()
 	if len(c.found) == 0 {
@@ -344,18 +352,4 @@ func linkOuter(syms []symbol) {
 // bytesUsed is what the symbols occupy, for tests and for the caches of callers.
 func (s *Symbols) bytesUsed() int {
 	return len(s.syms)*int(unsafe.Sizeof(symbol{})) + len(s.names)
-}
-
-// DebugFile returns the path of the separate debug file of a build id below
-// root, such as /usr/lib/debug: root/.build-id/xx/yyyy.debug. It does not look
-// whether the file exists. An implausible build id gives an empty path.
-func DebugFile(root, buildID string) string {
-	if len(buildID) < 4 || !isHex(buildID) {
-		return ""
-	}
-	return strings.TrimSuffix(root, "/") + "/.build-id/" + buildID[:2] + "/" + buildID[2:] + ".debug"
-}
-
-func isHex(s string) bool {
-	return strings.Trim(s, "0123456789abcdef") == "" && len(s)%2 == 0
 }

@@ -30,6 +30,7 @@ var doors = map[string][]string{
 	"github.com/klauspost/compress":             {"perfevent/recording"},
 	"github.com/go-delve/delve/pkg/dwarf/frame": {"unwind"},
 	"github.com/ianlancetaylor/demangle":        {"unwind"},
+	"github.com/ulikunitz/xz":                   {"unwind"},
 	"github.com/prometheus/procfs":              {"unwind/proc"},
 	"github.com/google/pprof/profile":           {"pprofout"},
 	"gonum.org/v1/gonum":                        {"calibrate"},
