@@ -160,6 +160,10 @@ func (m *merger) takeNative(ids []uint32, frame func(uint32) *recording.Frame) {
 			}
 			return
 		}
+		for j := range f.Inlined {
+			m.native = append(m.native, inlinedFrame(f, &f.Inlined[j]))
+			m.eval = append(m.eval, false)
+		}
 		m.native = append(m.native, nativeFrame(f))
 		m.eval = append(m.eval, f.Eval)
 		if outermost[f.Name] {
@@ -264,9 +268,10 @@ func (m *merger) zipped(out []Frame) []Frame {
 }
 
 // folded tells whether a native frame says no more than that Python code runs.
+// What the interpreter's own functions have inlined is no news either.
 func (m *merger) folded(i int) bool {
 	f := &m.native[i]
-	return m.eval[i] || m.interpreter[f.Mapping] && isPlumbing(f.Name) || isTrampoline(f.Name)
+	return m.eval[i] || m.interpreter[f.Mapping] && (f.Inlined || isPlumbing(f.Name)) || isTrampoline(f.Name)
 }
 
 // stacked appends native frames, then Python frames.
@@ -316,8 +321,17 @@ func kernelFrame(f *recording.Frame) Frame {
 func nativeFrame(f *recording.Frame) Frame {
 	return Frame{
 		Name: or(f.Name, fmt.Sprintf("[%s+%#x]", f.File[strings.LastIndexByte(f.File, '/')+1:], f.Address)),
-		Line: f.Line, FirstLine: f.FirstLine,
+		File: f.Source, Line: f.Line, FirstLine: f.FirstLine,
 		Kind: KindNative, Address: f.Address, Mapping: f.File, BuildID: f.BuildID,
+	}
+}
+
+// inlinedFrame is a function without code of its own, at the address of the one
+// that has it.
+func inlinedFrame(f *recording.Frame, s *recording.Symbol) Frame {
+	return Frame{
+		Name: or(s.Name, "[inlined]"), File: s.File, Line: s.Line, FirstLine: s.FirstLine,
+		Kind: KindNative, Address: f.Address, Mapping: f.File, BuildID: f.BuildID, Inlined: true,
 	}
 }
 

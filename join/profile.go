@@ -17,6 +17,8 @@ type Frame struct {
 	Address   uint64
 	Mapping   string // mapped file of a native frame
 	BuildID   string
+	// Inlined: the compiler put this function into the next frame's.
+	Inlined bool
 }
 
 // Verdict says how a stack's Python and native parts were put together.

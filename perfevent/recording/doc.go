@@ -10,6 +10,7 @@
 //	  samples.arrow        counter overflows
 //	  stacks.arrow         what they refer to: lists of frame numbers
 //	  frames.arrow         what those are
+//	  symbols.arrow        names of native frames
 //	  index.arrow          where each batch lies, its times, rows and checksum
 //
 // Each stream is a schema and record batches (Arrow IPC streaming format, LZ4
@@ -71,6 +72,16 @@
 //	| address      uint64        of the code
 //	| build_id     utf8          of the mapped file, hex
 //	| eval         bool          inside CPython's evaluation function
+//
+// Symbols, see [Symbol]; where code was inlined a frame has several, innermost
+// first. They are written when the recording ends. Without them (killed recorder,
+// --embed-symbols=false) native frames are addresses in files with build ids:
+//
+//	| frame        uint32        number of the native frame
+//	| name         utf8          function
+//	| file         utf8          source file
+//	| line         int32         executing line, 0 if not known
+//	| first_line   int32         the function's first line
 //
 // Index, one row for each batch of the streams above, in the order of writing:
 //

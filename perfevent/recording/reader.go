@@ -39,6 +39,7 @@ type Reader struct {
 	samples  *indexed[Sample]
 	stacks   *indexed[Stack]
 	frames   *indexed[Frame]
+	symbols  *indexed[Symbol]
 	warnings warningList
 }
 
@@ -78,6 +79,9 @@ func (r *Reader) openStreams(dir string) error {
 		return err
 	}
 	if r.frames, err = openIndexed(r, dir, "frames.arrow", frameTable, index); err != nil {
+		return err
+	}
+	if r.symbols, err = openIndexed(r, dir, "symbols.arrow", symbolTable, index); err != nil {
 		return err
 	}
 	cpus, err := eventCPUs(dir, index)
@@ -249,9 +253,23 @@ func (r *Reader) countGone(name string, batches []batch) {
 // Warnings says what of the recording is missing or damaged.
 func (r *Reader) Warnings() []string { return append(r.warnings.list(), r.meta.Warnings...) }
 
-// Frames returns the frames by number.
+// Frames returns the frames by number, with their symbols.
 func (r *Reader) Frames() ([]Frame, error) {
-	return byNumber(r, r.frames, func(f *Frame) uint32 { return f.ID })
+	frames, err := byNumber(r, r.frames, func(f *Frame) uint32 { return f.ID })
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range r.symbols.batches {
+		rows, err := r.symbols.read(b)
+		if err != nil {
+			r.warnings.damaged(b, err)
+			continue
+		}
+		if n := AddSymbols(frames, rows); n > 0 {
+			r.warnings.add("%s: %d symbols without a native frame", r.symbols.name, n)
+		}
+	}
+	return frames, nil
 }
 
 // Stacks returns the stacks by number.

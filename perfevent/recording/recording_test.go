@@ -270,7 +270,7 @@ func TestFrameText(t *testing.T) {
 	d, err := ParseText(strings.NewReader(`frame 1 native "f 0 0 0x10 eval" "/lib x" 0 0 0x10 abcd`))
 	check(t, err)
 	want := Frame{ID: 1, Kind: FrameNative, Name: "f 0 0 0x10 eval", File: "/lib x", Address: 16, BuildID: "abcd"}
-	if d.frames[1] != want {
+	if !reflect.DeepEqual(d.frames[1], want) {
 		t.Errorf("got %+v, want %+v", d.frames[1], want)
 	}
 	for _, bad := range []string{"frame", `frame 1 native "a`, `frame 1 native "a" "b" 0 0`, `frame x native "a" "b" 0 0 0`} {
@@ -287,7 +287,7 @@ func TestText(t *testing.T) {
 	d, err := ParseText(strings.NewReader(exampleText))
 	check(t, err)
 	want := Frame{ID: 2, Kind: FrameNative, Name: `sleep "x"`, File: "/lib/libc.so.6", Address: 16, BuildID: "abcdef", Eval: true}
-	if d.frames[2] != want {
+	if !reflect.DeepEqual(d.frames[2], want) {
 		t.Errorf("got %+v, want %+v", d.frames[2], want)
 	}
 	var once, twice bytes.Buffer

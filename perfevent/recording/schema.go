@@ -127,6 +127,14 @@ var frameTable = newTable(nil,
 	boolean("eval", func(f *Frame) *bool { return &f.Eval }),
 )
 
+var symbolTable = newTable(nil, nil,
+	u32("frame", func(s *Symbol) *uint32 { return &s.Frame }),
+	text("name", func(s *Symbol) *string { return &s.Name }),
+	text("file", func(s *Symbol) *string { return &s.File }),
+	i32("line", func(s *Symbol) *int32 { return &s.Line }),
+	i32("first_line", func(s *Symbol) *int32 { return &s.FirstLine }),
+)
+
 // batch is one row of the index.
 type batch struct {
 	Stream         string

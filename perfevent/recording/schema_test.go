@@ -34,7 +34,7 @@ func TestDocumentedColumns(t *testing.T) {
 		}
 	}
 	want := slices.Concat(describe(t, eventTable), describe(t, sampleTable), describe(t, stackTable),
-		describe(t, frameTable), describe(t, indexTable))
+		describe(t, frameTable), describe(t, symbolTable), describe(t, indexTable))
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

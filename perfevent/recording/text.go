@@ -59,11 +59,14 @@ func each[T any](list []T) iter.Seq2[T, error] {
 //
 //	meta JSON
 //	frame NUMBER python|native|kernel "NAME" "FILE" LINE FIRSTLINE ADDRESS [BUILDID] [eval]
+//	symbol FRAME "NAME" "SOURCE" LINE FIRSTLINE         of a native frame
 //	stack NUMBER kernel=1,2 native=3 python=4,5e [kernel:STOP] [native:STOP] [python:STOP]
 //	sample TIME CPU PID TID STACK VALUE CONTEXT [kernel]
 //	TIME CPU KIND …                                     an event, see sched.ParseEvent
 //
-// An e after a Python frame marks one that entered the interpreter from C.
+// An e after a Python frame marks one that entered the interpreter from C. Where
+// code was inlined a frame has several symbols, innermost first; with one of its
+// own name and nothing more none is needed.
 func WriteText(w io.Writer, src Source) error {
 	out := bufio.NewWriter(w)
 	meta, err := json.Marshal(src.Meta())
@@ -78,6 +81,9 @@ func WriteText(w io.Writer, src Source) error {
 	for _, f := range frames {
 		if f.ID != 0 {
 			fmt.Fprintln(out, frameText(&f))
+		}
+		for _, s := range f.symbols() {
+			fmt.Fprintf(out, "symbol %d %q %q %d %d\n", s.Frame, s.Name, s.File, s.Line, s.FirstLine)
 		}
 	}
 	stacks, err := src.Stacks()
@@ -173,6 +179,7 @@ const maxNumber = 1 << 20
 // with # are skipped; samples and events are put in time order.
 func ParseText(r io.Reader) (*Data, error) {
 	d := &Data{About: Meta{Format: FormatVersion, Complete: true}}
+	var symbols []Symbol
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxMeta)
 	for n := 1; in.Scan(); n++ {
@@ -180,9 +187,20 @@ func ParseText(r io.Reader) (*Data, error) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		if err := d.parseLine(line); err != nil {
+		var err error
+		if rest, ok := strings.CutPrefix(line, "symbol "); ok {
+			var sym Symbol
+			sym, err = parseSymbol(rest)
+			symbols = append(symbols, sym)
+		} else {
+			err = d.parseLine(line)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
+	}
+	if n := AddSymbols(d.frames, symbols); n > 0 {
+		return nil, fmt.Errorf("%d symbols without a native frame", n)
 	}
 	if err := in.Err(); err != nil {
 		return nil, fmt.Errorf("read text: %w", err)
@@ -258,6 +276,23 @@ func parseFrame(text string) (f Frame, err error) {
 		}
 	}
 	return f, nil
+}
+
+func parseSymbol(text string) (s Symbol, err error) {
+	words, err := quotedFields(text)
+	if err == nil && len(words) != 5 {
+		err = fmt.Errorf("%d fields, want 5", len(words))
+	}
+	if err != nil {
+		return s, fmt.Errorf("symbol: %w", err)
+	}
+	id, err := strconv.ParseUint(words[0], 10, 32)
+	line, lineErr := strconv.ParseInt(words[3], 10, 32)
+	first, firstErr := strconv.ParseInt(words[4], 10, 32)
+	if err := errors.Join(err, lineErr, firstErr); err != nil {
+		return s, fmt.Errorf("symbol: %w", err)
+	}
+	return Symbol{Frame: uint32(id), Name: words[1], File: words[2], Line: int32(line), FirstLine: int32(first)}, nil
 }
 
 // quotedFields splits at white space, and takes quoted strings as one field each.

@@ -21,10 +21,16 @@ type Frame struct {
 	ID   uint32
 	Kind FrameKind
 	// Name is the function: qualified for Python (Class.method), demangled for
-	// native code; empty where no name was found.
+	// native code; empty where no name was found. The stream of frames has none
+	// for native code: see [Symbol].
 	Name string
 	// File is the absolute source file (Python), or the mapped file (native).
 	File string
+	// Source is the source file of a native frame, empty if unknown. Inlined are
+	// the functions that the compiler put into this one at this place, innermost
+	// first. Both come from [Symbol].
+	Source  string
+	Inlined []Symbol
 	// Line is the executing line, 0 if unknown; FirstLine the function's first.
 	Line, FirstLine int32
 	// Address is the code address: of the code object (Python), the file's own
@@ -34,6 +40,19 @@ type Frame struct {
 	BuildID string
 	// Eval: a native frame inside CPython's evaluation function.
 	Eval bool
+}
+
+// Symbol names the function of a native frame, which is found out later than
+// the frame itself: when recording ends, or on analysis. A frame whose code was
+// inlined has several, innermost first; the last is the function that has the
+// code.
+type Symbol struct {
+	Frame uint32 // its number
+	Name  string // demangled
+	// File is the source file, as the compiler was given it; Line the line there
+	// and FirstLine the function's first. Empty and 0 if unknown.
+	File            string
+	Line, FirstLine int32
 }
 
 // StopReason says why a walk of a stack ended.

@@ -22,7 +22,8 @@ const (
 	defaultRows = 32 << 10
 	// maxBatchRows bounds what one batch holds, or may claim to hold.
 	maxBatchRows = 1 << 20
-	// maxPending bounds the bytes of stacks and frames that wait for a Flush.
+	// maxPending bounds the bytes of stacks, frames and symbols that wait for a
+	// Flush.
 	maxPending = 64 << 20
 )
 
@@ -38,11 +39,12 @@ type Writer struct {
 	samples *stream[Sample]
 	stacks  *stream[Stack]
 	frames  *stream[Frame]
+	symbols *stream[Symbol]
 	index   *stream[batch]
 	// What stacks that wait for a Flush hold.
 	numbers []uint32
 	entries []bool
-	pending int // bytes of stacks and frames
+	pending int // bytes of stacks, frames and symbols
 	// wholeTo is the latest time when all that came was flushed.
 	wholeTo int64
 	refused Loss // what came after an error
@@ -81,6 +83,9 @@ func (w *Writer) openStreams() (err error) {
 		return err
 	}
 	if w.frames, err = newStream(w, "frames.arrow", frameTable); err != nil {
+		return err
+	}
+	if w.symbols, err = newStream(w, "symbols.arrow", symbolTable); err != nil {
 		return err
 	}
 	if w.stacks, err = newStream(w, "stacks.arrow", stackTable); err != nil {
@@ -153,7 +158,7 @@ func keep[V any](all *[]V, list []V) []V {
 	return (*all)[n:len(*all):len(*all)]
 }
 
-// Frame appends a frame.
+// Frame appends a frame; names of native ones are for [Writer.Symbols].
 func (w *Writer) Frame(v Frame) error {
 	if w.err != nil {
 		return w.err
@@ -161,6 +166,19 @@ func (w *Writer) Frame(v Frame) error {
 	w.pending += len(v.Name) + len(v.File) + len(v.BuildID)
 	w.frames.rows = append(w.frames.rows, v)
 	return w.full(len(w.frames.rows))
+}
+
+// Symbols appends all symbols of one frame, innermost first: they stay in one
+// batch.
+func (w *Writer) Symbols(list []Symbol) error {
+	if w.err != nil {
+		return w.err
+	}
+	for _, v := range list {
+		w.pending += len(v.Name) + len(v.File)
+	}
+	w.symbols.rows = append(w.symbols.rows, list...)
+	return w.full(len(w.symbols.rows))
 }
 
 // full flushes when a batch is: all streams, for what one refers to must be on
@@ -178,7 +196,7 @@ func (w *Writer) Flush() error {
 		return w.err
 	}
 	_, to := w.samples.span()
-	if err := errors.Join(w.frames.flush(w), w.stacks.flush(w), w.samples.flush(w)); err != nil {
+	if err := errors.Join(w.frames.flush(w), w.symbols.flush(w), w.stacks.flush(w), w.samples.flush(w)); err != nil {
 		return w.fail(err)
 	}
 	w.numbers, w.entries, w.pending = w.numbers[:0], w.entries[:0], 0
@@ -228,6 +246,9 @@ func (w *Writer) closeFiles(well bool) (err error) {
 	}
 	if w.stacks != nil {
 		err = errors.Join(err, w.stacks.end(w, well && err == nil))
+	}
+	if w.symbols != nil {
+		err = errors.Join(err, w.symbols.end(w, well && err == nil))
 	}
 	if w.frames != nil {
 		err = errors.Join(err, w.frames.end(w, well && err == nil))
