@@ -26,6 +26,8 @@ type Options struct {
 	From, To int64
 	// Frames that stacks keep.
 	Frames FrameSet
+	// Lines asks for the lines of code of each class, too.
+	Lines bool
 	// Workers at once; 0: one per processor. The result is the same for any.
 	Workers int
 }
@@ -125,6 +127,7 @@ func analyse(in input, opt Options) (*Profile, error) {
 	j := &joiner{
 		names: nm, graph: g, stacks: newStackSet(in.stack, in.frame, opt.Frames),
 		targets: make(map[int32]bool), begin: g.Begin, thinned: in.meta.Loss.ThinnedStacks > 0,
+		lines: opt.Lines, workers: max(1, opt.Workers/max(1, len(paths))),
 	}
 	for _, t := range in.meta.Targets {
 		j.targets[t.PID] = true

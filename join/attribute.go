@@ -27,6 +27,8 @@ type joiner struct {
 	begin   int64                               // of the recording
 	thinned bool                                // some blocked stacks were left out
 	loss    lossRule
+	lines   bool // lines are wanted, too
+	workers int  // for one path
 }
 
 // span is samples[task][lo:hi], as it was laid on a segment.
@@ -54,6 +56,7 @@ func (j *joiner) join(path execgraph.Path) (joined, error) {
 		Thread:  j.names.of(path.Target),
 		Path:    path,
 		ClassOf: make([]int, len(path.Segments)),
+		lines:   j.lines,
 	}}
 	classes := newClassifier(path.End - path.Begin)
 	var sum, own int64
@@ -88,7 +91,7 @@ func (j *joiner) join(path execgraph.Path) (joined, error) {
 	mine := j.samples[path.Target]
 	inside := int64(indexAt(mine, path.End) - indexAt(mine, path.Begin))
 	out.outside, out.off = int64(len(mine))-inside, inside-own
-	classes.finish(&out.path, j.loss)
+	classes.finish(&out.path, j.loss, max(j.workers, 1))
 	return out, nil
 }
 

@@ -13,7 +13,6 @@ type classifier struct {
 	wall    int64
 	byKey   map[ClassKey]int
 	classes []Class
-	stacks  []map[*Stack]Values // per class
 }
 
 func newClassifier(wall int64) *classifier {
@@ -27,7 +26,6 @@ func (c *classifier) index(key ClassKey, length int64) int {
 		i = len(c.classes)
 		c.byKey[key] = i
 		c.classes = append(c.classes, Class{Key: key})
-		c.stacks = append(c.stacks, make(map[*Stack]Values))
 	}
 	c.classes[i].Ns += length
 	c.classes[i].Segments++
@@ -40,17 +38,12 @@ func (c *classifier) add(i int, e Entry) {
 	class.Samples += e.Values.Samples
 	if e.Values.Samples == 0 && onCPU(class.Key.State) {
 		class.Unsampled += e.Values.PathNs
-		return
 	}
-	v := c.stacks[i][e.Stack]
-	v.Samples += e.Values.Samples
-	v.PathNs += e.Values.PathNs
-	c.stacks[i][e.Stack] = v
 }
 
 // finish puts the classes into the path, most time first, the earlier on the
 // path of equals first, with their functions.
-func (c *classifier) finish(path *ThreadPath, loss lossRule) {
+func (c *classifier) finish(path *ThreadPath, loss lossRule, workers int) {
 	order := make([]int, len(c.classes))
 	for i := range c.classes {
 		class := &c.classes[i]
@@ -60,9 +53,6 @@ func (c *classifier) finish(path *ThreadPath, loss lossRule) {
 		}
 		if onCPU(class.Key.State) {
 			class.Doubt.Lost = loss.in(class.Ns, class.Samples)
-			class.Functions = sampledFunctions(c.stacks[i], class)
-		} else {
-			class.Functions = waitFunctions(c.stacks[i], class.Ns)
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(c.classes[b].Ns, c.classes[a].Ns) })
@@ -72,9 +62,60 @@ func (c *classifier) finish(path *ThreadPath, loss lossRule) {
 		path.Classes[to] = c.classes[from]
 		place[from] = to
 	}
+	groups := make([][]int, len(order))
 	for i, class := range path.ClassOf {
 		path.ClassOf[i] = place[class]
 	}
+	for i := range groups {
+		groups[i] = []int{i}
+	}
+	path.judge(path.Classes, groups, workers)
+}
+
+// Pool returns classes that hold groups of the path's classes, by their indices,
+// together: sums, and shares with the intervals of all samples of the group. The
+// keys are those of the groups' first. A class is in one group at most.
+func (t *ThreadPath) Pool(groups [][]int) []Class {
+	out := make([]Class, len(groups))
+	for i, group := range groups {
+		sum := &out[i]
+		for _, c := range group {
+			class := &t.Classes[c]
+			if c == group[0] {
+				sum.Key = class.Key
+			}
+			sum.Ns += class.Ns
+			sum.Share += class.Share
+			sum.Segments += class.Segments
+			sum.Samples += class.Samples
+			sum.Unsampled += class.Unsampled
+			sum.Doubt.Lost += class.Doubt.Lost
+		}
+	}
+	t.judge(out, groups, 1)
+	return out
+}
+
+// judge fills in functions and lines of classes that hold these groups.
+func (t *ThreadPath) judge(classes []Class, groups [][]int, workers int) {
+	all := t.gather(groups)
+	_ = parallel(len(all), workers, func(i int) error {
+		c, e := &classes[i], all[i]
+		if onCPU(c.Key.State) {
+			c.Clusters = len(e.blocks)
+			c.Doubt.Unknown = unknownTops(e.stacks)
+			c.Functions = e.functions(c)
+			if t.lines {
+				c.Lines = e.lines(c)
+			}
+			return nil
+		}
+		c.Functions = waitFunctions(e.stacks, c.Ns)
+		if t.lines {
+			c.Lines = waitLines(e.stacks, c.Ns)
+		}
+		return nil
+	})
 }
 
 // lossRule says how many samples a class may have lost.
@@ -152,62 +193,6 @@ func waitTop(s *Stack) *Frame {
 	return f
 }
 
-// tally is a function's part of a class: samples, or ns for a wait.
-type tally struct{ self, total int64 }
-
-// tallies sums a value over functions: at the top, and anywhere.
-func tallies(stacks map[*Stack]Values, at func(*Stack) *Frame, value func(Values) int64) map[functionKey]tally {
-	sums := make(map[functionKey]tally)
-	seen := make(map[functionKey]bool) // recursion counts once
-	for s, v := range stacks {
-		n := value(v)
-		self := at(s)
-		if self == nil {
-			continue
-		}
-		t := sums[keyOf(self)]
-		t.self += n
-		sums[keyOf(self)] = t
-		clear(seen)
-		for i := range s.Frames {
-			f := &s.Frames[i]
-			k := keyOf(f)
-			if f.Kind == KindPathprof || seen[k] {
-				continue
-			}
-			seen[k] = true
-			t := sums[k]
-			t.total += n
-			sums[k] = t
-		}
-	}
-	return sums
-}
-
-// listed functions are those at the top, and the Python functions that called
-// them: those have a share with callees only.
-func listed(k functionKey, t tally) bool { return t.self > 0 || k.kind == KindPython }
-
-// sampledFunctions are the functions of a class on a CPU, with intervals.
-func sampledFunctions(stacks map[*Stack]Values, class *Class) []Function {
-	n := class.Samples
-	class.Doubt.Unknown = unknownTops(stacks)
-	sums := tallies(stacks, top, func(v Values) int64 { return v.Samples })
-	var out []Function
-	for k, t := range sums {
-		if !listed(k, t) {
-			continue
-		}
-		f := k.function(float64(t.self)/float64(n), float64(t.total)/float64(n))
-		f.Samples = t.self
-		f.Low, f.High = Interval(t.self, n, class.Doubt)
-		f.TooFew = TooFew(t.self, n)
-		out = append(out, f)
-	}
-	sortFunctions(out)
-	return out
-}
-
 // unknownTops counts the samples whose Python function is not known. A missing
 // thread state is such a doubt only where the same task does run Python at other
 // times; else it is a thread of a C library.
@@ -229,39 +214,4 @@ func unknownTops(stacks map[*Stack]Values) int64 {
 		return unreadable + stateless
 	}
 	return unreadable
-}
-
-// waitFunctions are the functions a class off the CPU waited in, by time. Their
-// times are exact: no samples, and an interval of no width.
-func waitFunctions(stacks map[*Stack]Values, ns int64) []Function {
-	sums := tallies(stacks, waitTop, func(v Values) int64 { return v.PathNs })
-	var out []Function
-	for k, t := range sums {
-		if !listed(k, t) {
-			continue
-		}
-		f := k.function(float64(t.self)/float64(ns), float64(t.total)/float64(ns))
-		f.Low, f.High = f.Share, f.Share
-		out = append(out, f)
-	}
-	sortFunctions(out)
-	return out
-}
-
-func (k functionKey) function(share, total float64) Function {
-	return Function{Name: k.name, File: k.file, Line: k.line, Kind: k.kind, Share: share, TotalShare: total}
-}
-
-// sortFunctions puts the largest share first; the order is the same each time.
-func sortFunctions(list []Function) {
-	slices.SortFunc(list, func(a, b Function) int {
-		return cmp.Or(
-			cmp.Compare(b.Share, a.Share),
-			cmp.Compare(b.TotalShare, a.TotalShare),
-			cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.File, b.File),
-			cmp.Compare(a.Line, b.Line),
-			cmp.Compare(a.Kind, b.Kind),
-		)
-	})
 }

@@ -43,6 +43,7 @@ func classOf(t *testing.T, state execgraph.State, loss lossRule, entries map[str
 	}
 	c := newClassifier(wall)
 	i := c.index(ClassKey{State: state}, wall)
+	path := ThreadPath{ClassOf: []int{0}, Path: execgraph.Path{Segments: []execgraph.Segment{{State: state, Wait: -1}}}}
 	for text, v := range entries {
 		raw, frame := parseStack(t, text)
 		if strings.HasPrefix(text, "n:") && !strings.Contains(text, "p:") {
@@ -54,9 +55,9 @@ func classOf(t *testing.T, state execgraph.State, loss lossRule, entries map[str
 		s := Merge(raw, frame, FramesPython)
 		s.missing = missingOf(raw)
 		c.add(i, Entry{Stack: &s, Values: v})
+		path.Entries = append(path.Entries, Entry{Stack: &s, Values: v})
 	}
-	path := ThreadPath{ClassOf: []int{0}}
-	c.finish(&path, loss)
+	c.finish(&path, loss, 1)
 	return path.Classes[0]
 }
 

@@ -41,10 +41,28 @@
 //
 // # Margin of error
 //
-// The share of a function in a class is k of n samples with Wilson's interval,
-// widened by lost samples and by those whose function is unknown: see [Interval].
-// The formula takes samples as independent. A fixed period that runs in step with
-// the program's own breaks that; nothing in a recording tells.
+// The share of a function in a class is k of n samples. Samples of one segment are
+// not independent of each other if segments differ: a request of one kind gives
+// many samples of the same function. What is independent is the segment, or, where
+// the target has waited often enough, all segments within one wait: these are the
+// clusters. The 95 % interval is
+//
+//   - of one cluster: Wilson's, of that segment ([MethodWilson]);
+//   - of a few: Wilson's for n divided by the design effect, with Student's t
+//     ([MethodDesignEffect]), and from five on no narrower than the bootstrap's;
+//   - of 20 and more: from resampling clusters, studentized ([MethodBootstrap]).
+//
+// It is never narrower than Wilson's for n, and is widened by lost samples and by
+// those whose function is unknown: see [Interval]. Resampling is seeded by what is
+// resampled, so the same recording gives the same intervals. Clusters next to each
+// other are joined beyond 200, so that its cost does not grow with the recording.
+//
+// Time is estimated apart: the time of each cluster is divided over its samples,
+// so that samples that are missing from some segments (throttling, loss) do not
+// move time to others, as they move shares.
+//
+// All of it takes the timer as independent of the program. A fixed period that runs
+// in step with the program's own breaks that; nothing in a recording tells.
 //
 // Functions of a class off the CPU are not sampled: their shares are of its time
 // and exact.

@@ -19,18 +19,23 @@ func Wilson(k, n int64) (low, high float64) {
 		return 0, 1
 	}
 	k = min(max(k, 0), n)
-	size := float64(n)
-	p := float64(k) / size
-	z2 := z95 * z95
+	return wilson(float64(k)/float64(n), float64(n), z95)
+}
+
+// wilson is the score interval of a share p of so many samples, which need not be
+// whole numbers, that is z standard errors wide each way.
+func wilson(p, size, z float64) (low, high float64) {
+	p = min(max(p, 0), 1)
+	z2 := z * z
 	scale := 1 / (1 + z2/size)
 	mid := (p + z2/(2*size)) * scale
-	half := z95 * scale * math.Sqrt(p*(1-p)/size+z2/(4*size*size))
+	half := z * scale * math.Sqrt(p*(1-p)/size+z2/(4*size*size))
 	low, high = max(mid-half, 0), min(mid+half, 1)
 	// Exact at the ends, where rounding would leave 1e-19 or 0.9999…
-	if k == 0 {
+	if p == 0 {
 		low = 0
 	}
-	if k == n {
+	if p == 1 {
 		high = 1
 	}
 	return low, high

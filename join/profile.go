@@ -82,23 +82,44 @@ type Entry struct {
 	Values  Values
 }
 
+// Estimate is what samples say about a function or a line, with 95 % intervals.
+type Estimate struct {
+	// Samples with it at the top of the stack, 0 for a Python function that only
+	// called others; Share of the class' samples, in [Low, High]. These are in 0…1.
+	Samples int64   `json:"samples"`
+	Share   float64 `json:"share"`
+	Low     float64 `json:"low"`
+	High    float64 `json:"high"`
+	// Ns is its part of the class' time, which lies in [NsLow, NsHigh]: each
+	// segment's time divided over its samples; that of segments too short for
+	// samples of their own, over the samples of all those.
+	Ns     int64 `json:"ns"`
+	NsLow  int64 `json:"ns_low"`
+	NsHigh int64 `json:"ns_high"`
+	// Method of both intervals.
+	Method Method `json:"method"`
+	// TooFew: there is too little for the intervals to say much.
+	TooFew bool `json:"too_few,omitempty"`
+}
+
 // Function is a function's part of a class.
 type Function struct {
 	Name string `json:"name"`
 	File string `json:"file"`
 	Line int32  `json:"line"` // first line of the function
 	Kind string `json:"kind"` // python, native, kernel
-	// Samples with the function at the top of the stack, 0 for a Python function
-	// that only called others; Share of the class'
-	// samples, with its 95 % interval [Low, High] (Wilson). Share, Low and High
-	// are in 0…1. TotalShare counts samples anywhere below it, too.
-	Samples    int64   `json:"samples"`
-	Share      float64 `json:"share"`
-	Low        float64 `json:"low"`
-	High       float64 `json:"high"`
+	Estimate
+	// TotalShare counts samples anywhere below it, too.
 	TotalShare float64 `json:"total_share"`
-	// TooFew: n is too small for the interval to say much.
-	TooFew bool `json:"too_few,omitempty"`
+}
+
+// Line is a line's part of a class.
+type Line struct {
+	Function string `json:"function"`
+	File     string `json:"file"`
+	Line     int32  `json:"line"` // 0 if it is not known
+	Kind     string `json:"kind"` // python, native, kernel
+	Estimate
 }
 
 // Class is a group of alike segments of one thread's path.
@@ -110,7 +131,11 @@ type Class struct {
 	Samples   int64
 	Unsampled int64 // ns of running segments that got no sample
 	Doubt     Doubt // what the intervals of Functions were widened by
+	// Clusters are the groups of samples that were taken as independent of each
+	// other; 0 without samples.
+	Clusters  int
 	Functions []Function
+	Lines     []Line // if [Options].Lines asks for them
 }
 
 // ThreadPath is the active path of one thread with everything that lies on it.
@@ -121,6 +146,8 @@ type ThreadPath struct {
 	// ClassOf gives for each segment its index in Classes.
 	ClassOf []int
 	Entries []Entry // sums of PathNs equal the window's wall time exactly
+
+	lines bool // Lines of classes are wanted
 }
 
 // Profile is what analysis makes of a recording; every output reads it.

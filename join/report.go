@@ -58,7 +58,10 @@ type ClassReport struct {
 	Share     float64    `json:"share"`
 	Segments  int        `json:"segments"`
 	Samples   int64      `json:"samples"`
+	Clusters  int        `json:"clusters"` // samples of different ones are independent
 	Functions []Function `json:"functions"`
+	// Lines only if [Options].Lines asked for them.
+	Lines []Line `json:"lines,omitempty"`
 }
 
 // SegmentReport is one segment of a path.
@@ -114,7 +117,8 @@ func pathReport(t *ThreadPath, opt ReportOptions) PathReport {
 		out.Classes = append(out.Classes, ClassReport{
 			Wait: optional(k.Wait), State: k.State.String(), Cause: optional(k.Cause),
 			PID: k.PID, Process: k.ProcessName, TID: k.TID, Thread: k.ThreadName,
-			Ns: c.Ns, Share: c.Share, Segments: c.Segments, Samples: c.Samples, Functions: functions,
+			Ns: c.Ns, Share: c.Share, Segments: c.Segments, Samples: c.Samples,
+			Clusters: c.Clusters, Functions: functions, Lines: c.Lines,
 		})
 	}
 	if opt.Segments {

@@ -17,21 +17,23 @@ var contract = map[string]string{
 	"":                        "recording paths warnings",
 	"recording":               "event period asked_hz achieved_hz samples lost throttled begin_ns end_ns interpreters",
 	"paths":                   "pid tid thread begin_ns end_ns wall_ns classes segments",
-	"paths.classes":           "wait state cause pid process tid thread ns share segments samples functions",
+	"paths.classes":           "wait state cause pid process tid thread ns share segments samples clusters functions lines",
 	"paths.classes.wait":      "kind detail",
 	"paths.classes.cause":     "kind detail",
-	"paths.classes.functions": "name file line kind samples share low high total_share too_few",
+	"paths.classes.functions": "name file line kind samples share low high ns ns_low ns_high method total_share too_few",
+	"paths.classes.lines":     "function file line kind samples share low high ns ns_low ns_high method too_few",
 	"paths.segments":          "begin_ns end_ns wait state cause pid tid thread depth samples",
 	"paths.segments.wait":     "kind detail",
 	"paths.segments.cause":    "kind detail",
 }
 
 // mayMiss are keys that are left out if they have nothing to say.
-var mayMiss = map[string]bool{"too_few": true, "segments": true}
+var mayMiss = map[string]bool{"too_few": true, "segments": true, "lines": true}
 
 func exampleReport(t *testing.T, opt ReportOptions) Report {
 	t.Helper()
 	j, path := example(t)
+	j.lines = opt.Segments
 	got, err := j.join(path)
 	if err != nil {
 		t.Fatal(err)

@@ -63,10 +63,10 @@ func example() *join.Profile {
 			Path: execgraph.Path{Target: app.ID, Begin: 5000, End: 6000, Segments: []execgraph.Segment{
 				{Begin: 5000, End: 5300}, {Begin: 5300, End: 5700}, {Begin: 5700, End: 5900}, {Begin: 5900, End: 6000}}},
 			Classes: []join.Class{
-				{Key: key(app, execgraph.Running), Ns: 400, Share: 0.4, Segments: 2, Samples: 3, Unsampled: 100,
-					Functions: []join.Function{{Name: "App.handle", Samples: 3, Share: 1, Low: 0.44, High: 1, TooFew: true}}},
+				{Key: key(app, execgraph.Running), Ns: 400, Share: 0.4, Segments: 2, Samples: 3, Clusters: 1, Unsampled: 100,
+					Functions: []join.Function{{Name: "App.handle", Estimate: join.Estimate{Samples: 3, Share: 1, Low: 0.44, High: 1, TooFew: true}}}},
 				{Key: inWait(sleeping), Ns: 400, Share: 0.4, Segments: 1,
-					Functions: []join.Function{{Name: "loop", Share: 1, Low: 1, High: 1}}},
+					Functions: []join.Function{{Name: "loop", Estimate: join.Estimate{Share: 1, Low: 1, High: 1}}}},
 				{Key: inWait(key(worker, execgraph.Running)), Ns: 200, Share: 0.2, Segments: 1, Samples: 2},
 			},
 			ClassOf: []int{0, 1, 2, 0},
@@ -235,10 +235,10 @@ func TestMarginWords(t *testing.T) {
 	}{
 		{0, join.Doubt{}, "margin: no samples; times of waits are exact"},
 		{29, join.Doubt{}, "margin: n=29, too few samples for shares; times of waits are exact"},
-		{9604, join.Doubt{}, "margin: n=9604, 95 % (Wilson); a share of one half is known to [49.00 %, 51.00 %]"},
+		{9604, join.Doubt{}, "margin: n=9604, 95 % (Wilson, if segments are alike); a share of one half is known to [49.00 %, 51.00 %]"},
 		// Low: 50 of 110, high: 60+5 of 110, by Wilson's formula.
 		{100, join.Doubt{Lost: 10, Unknown: 5},
-			"margin: n=100, 95 % (Wilson); a share of one half is known to [36.46 %, 67.82 %], widened by at most 10 lost and 5 unreadable samples"},
+			"margin: n=100, 95 % (Wilson, if segments are alike); a share of one half is known to [36.46 %, 67.82 %], widened by at most 10 lost and 5 unreadable samples"},
 	}
 	for _, tt := range tests {
 		p.Paths[0].Classes[0].Doubt = tt.doubt

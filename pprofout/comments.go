@@ -92,7 +92,7 @@ func margin(p *join.Profile, n int64, classes [][2]int) string {
 		d.Unknown += class.Unknown
 	}
 	low, high := join.Interval(n/2, n, d)
-	s := fmt.Sprintf("margin: n=%d, 95 %% (Wilson); a share of one half is known to [%.2f %%, %.2f %%]", n, 100*low, 100*high)
+	s := fmt.Sprintf("margin: n=%d, 95 %% (Wilson, if segments are alike); a share of one half is known to [%.2f %%, %.2f %%]", n, 100*low, 100*high)
 	if d != (join.Doubt{}) {
 		s += fmt.Sprintf(", widened by at most %d lost and %d unreadable samples", d.Lost, d.Unknown)
 	}
@@ -101,8 +101,8 @@ func margin(p *join.Profile, n int64, classes [][2]int) string {
 
 // classWords gives the margins of a class' largest functions.
 func classWords(c *join.Class) []string {
-	list := []string{fmt.Sprintf("segment class: %s; %d ns in %d segments, %d samples, %d ns unsampled",
-		c.Key, c.Ns, c.Segments, c.Samples, c.Unsampled)}
+	list := []string{fmt.Sprintf("segment class: %s; %d ns in %d segments, %d samples in %d clusters, %d ns unsampled",
+		c.Key, c.Ns, c.Segments, c.Samples, c.Clusters, c.Unsampled)}
 	shown := 0
 	for _, f := range c.Functions {
 		if f.Share == 0 {
@@ -118,7 +118,7 @@ func classWords(c *join.Class) []string {
 		case f.TooFew:
 			s += fmt.Sprintf(", %d of %d samples: too few", f.Samples, c.Samples)
 		default:
-			s += fmt.Sprintf(" [%.2f %%, %.2f %%], %d of %d samples", 100*f.Low, 100*f.High, f.Samples, c.Samples)
+			s += fmt.Sprintf(" [%.2f %%, %.2f %%] (%s), %d of %d samples", 100*f.Low, 100*f.High, f.Method, f.Samples, c.Samples)
 		}
 		list = append(list, s)
 	}

@@ -109,9 +109,9 @@ func checkFile(t *testing.T, f File) {
 func TestClassComments(t *testing.T) {
 	p := example()
 	c := &p.Paths[0].Classes[0]
-	c.Functions = append(c.Functions, join.Function{Name: "parse", Samples: 40, Share: 0.4, Low: 0.31, High: 0.5})
+	c.Functions = append(c.Functions, join.Function{Name: "parse", Estimate: join.Estimate{Samples: 40, Share: 0.4, Low: 0.31, High: 0.5, Method: join.MethodWilson}})
 	for range maxFunctions {
-		c.Functions = append(c.Functions, join.Function{Name: "small", Samples: 1, Share: 0.01, TooFew: true})
+		c.Functions = append(c.Functions, join.Function{Name: "small", Estimate: join.Estimate{Samples: 1, Share: 0.01, TooFew: true}})
 	}
 	c.Functions = append(c.Functions, join.Function{Name: "caller", TotalShare: 1})
 	dir := t.TempDir()
@@ -121,9 +121,9 @@ func TestClassComments(t *testing.T) {
 	}
 	text := comment(t, files[1].Path)
 	for _, want := range []string{
-		"segment class: running app/app; 400 ns in 2 segments, 3 samples, 100 ns unsampled",
+		"segment class: running app/app; 400 ns in 2 segments, 3 samples in 1 clusters, 100 ns unsampled",
 		"function App.handle: 100.00 %, 3 of 3 samples: too few",
-		"function parse: 40.00 % [31.00 %, 50.00 %], 40 of 3 samples",
+		"function parse: 40.00 % [31.00 %, 50.00 %] (wilson), 40 of 3 samples",
 		"and 2 more functions",
 	} {
 		if !strings.Contains(text, want) {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,25 +22,40 @@ type classGroup struct {
 }
 
 // alike groups the classes of a path, most time first.
-func alike(classes []join.Class) []classGroup {
+func alike(p *join.ThreadPath) []classGroup {
 	type key struct {
 		wait, cause join.Reason
 		state       execgraph.State
 		task        string
 	}
-	var groups []classGroup
-	members := make(map[key][]join.Class)
+	members := make(map[key][]int)
 	var order []key
-	for _, c := range classes {
-		c.Key.Cause = plainCause(c.Key)
-		k := key{c.Key.Wait, c.Key.Cause, c.Key.State, c.Key.Thread().String()}
+	for i, c := range p.Classes {
+		k := key{c.Key.Wait, plainCause(c.Key), c.Key.State, c.Key.Thread().String()}
 		if members[k] == nil {
 			order = append(order, k)
 		}
-		members[k] = append(members[k], c)
+		members[k] = append(members[k], i)
 	}
-	for _, k := range order {
-		groups = append(groups, sumUp(members[k]))
+	groups := make([]classGroup, len(order))
+	var several [][]int
+	var of []int
+	for i, k := range order {
+		list := members[k]
+		groups[i] = classGroup{p.Classes[list[0]], 1}
+		if len(list) > 1 {
+			several, of = append(several, list), append(of, i)
+		}
+	}
+	for i, c := range p.Pool(several) {
+		tasks := make(map[sched.TaskID]bool)
+		for _, class := range several[i] {
+			tasks[p.Classes[class].Key.Task] = true
+		}
+		groups[of[i]] = classGroup{c, len(tasks)}
+	}
+	for i := range groups {
+		groups[i].Key.Cause = plainCause(groups[i].Key)
 	}
 	slices.SortStableFunc(groups, func(a, b classGroup) int { return cmp.Compare(b.Ns, a.Ns) })
 	return groups
@@ -63,79 +77,6 @@ func plainCause(k join.ClassKey) join.Reason {
 		}
 	}
 	return cause
-}
-
-// sumUp makes one class of several.
-func sumUp(classes []join.Class) classGroup {
-	if len(classes) == 1 {
-		return classGroup{classes[0], 1}
-	}
-	g := classGroup{Class: join.Class{Key: classes[0].Key}}
-	tasks := make(map[sched.TaskID]bool)
-	for _, c := range classes {
-		tasks[c.Key.Task] = true
-		g.Ns += c.Ns
-		g.Share += c.Share
-		g.Segments += c.Segments
-		g.Samples += c.Samples
-		g.Unsampled += c.Unsampled
-		g.Doubt.Lost += c.Doubt.Lost
-		g.Doubt.Unknown += c.Doubt.Unknown
-	}
-	g.tasks = len(tasks)
-	g.Functions = sumFunctions(classes, &g.Class)
-	return g
-}
-
-// sumFunctions adds the functions of alike classes up: shares are weighted by
-// samples where they rest on samples, by time where they are exact.
-func sumFunctions(classes []join.Class, sum *join.Class) []join.Function {
-	type key struct {
-		name, file, kind string
-		line             int32
-	}
-	type part struct {
-		samples     int64
-		self, total float64
-	}
-	sampled := onCPU(sum.Key.State)
-	parts := make(map[key]part)
-	for _, c := range classes {
-		weight := float64(c.Ns)
-		if sampled {
-			weight = float64(c.Samples)
-		}
-		for _, f := range c.Functions {
-			k := key{f.Name, f.File, f.Kind, f.Line}
-			p := parts[k]
-			p.samples += f.Samples
-			p.self += f.Share * weight
-			p.total += f.TotalShare * weight
-			parts[k] = p
-		}
-	}
-	whole := float64(sum.Ns)
-	if sampled {
-		whole = float64(sum.Samples)
-	}
-	var out []join.Function
-	for k, p := range parts {
-		f := join.Function{
-			Name: k.name, File: k.file, Line: k.line, Kind: k.kind,
-			Samples: p.samples, Share: p.self / whole, TotalShare: math.Min(p.total/whole, 1),
-		}
-		f.Low, f.High = f.Share, f.Share
-		if sampled {
-			f.Low, f.High = join.Interval(p.samples, sum.Samples, sum.Doubt)
-			f.TooFew = join.TooFew(p.samples, sum.Samples)
-		}
-		out = append(out, f)
-	}
-	slices.SortFunc(out, func(a, b join.Function) int {
-		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
-	})
-	return out
 }
 
 // onCPU tells whether functions of this state come from samples.

@@ -43,7 +43,7 @@ func analyseAll(dir string, w window) (*analysis, error) {
 	}
 	defer r.Close()
 	meta := r.Meta()
-	opt := join.Options{Threads: w.threads, Frames: w.frames}
+	opt := join.Options{Threads: w.threads, Frames: w.frames, Lines: w.lines}
 	opt.From, opt.To = w.from.ns(&meta, 0), w.to.ns(&meta, 0)
 	p, err := join.Analyse(r, opt)
 	if err != nil {

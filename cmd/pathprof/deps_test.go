@@ -33,7 +33,7 @@ var doors = map[string][]string{
 	"github.com/ulikunitz/xz":                   {"unwind"},
 	"github.com/prometheus/procfs":              {"unwind/proc"},
 	"github.com/google/pprof/profile":           {"pprofout"},
-	"gonum.org/v1/gonum":                        {"calibrate"},
+	"gonum.org/v1/gonum":                        {"calibrate", "join"}, // join: Student's distribution
 	"github.com/spf13/cobra":                    {"cmd/pathprof"},
 	"github.com/spf13/pflag":                    {"cmd/pathprof"},
 	"github.com/jedib0t/go-pretty/v6":           {"cmd/pathprof"},

@@ -42,7 +42,7 @@
 //
 //	  running python3/python3
 //	       self  95 % interval  with callees  function              defined at
-//	     63.6 %    50.4 – 75.1        90.9 %  Handler.price         /srv/shop/app.py:20
+//	     63.6 %    32.2 – 86.6        90.9 %  Handler.price         /srv/shop/app.py:20
 //	     27.3 %    17.3 – 40.2        27.3 %  Handler.discount      /srv/shop/app.py:30
 //	    and 1 function more with 5 samples together
 //

@@ -19,9 +19,9 @@ import (
 const defaultTop = 5
 
 type reportFlags struct {
-	window         windowFlags
-	json, segments bool
-	top            int
+	window                windowFlags
+	json, segments, lines bool
+	top                   int
 }
 
 func newReportCommand(e *env) *cobra.Command {
@@ -31,6 +31,7 @@ func newReportCommand(e *env) *cobra.Command {
 		Short: "Say where the wall time went: what ran, what was waited for, and on whom",
 		Example: `  pathprof report app.pathprof
   pathprof report app.pathprof --thread worker-3 --from 2s --to 2.5s
+  pathprof report app.pathprof --lines
   pathprof report app.pathprof --json --segments`,
 		Args: oneRecording,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,6 +44,7 @@ func newReportCommand(e *env) *cobra.Command {
 			case f.top < 0:
 				return usagef(cmd, "--top %d: must not be negative", f.top)
 			}
+			w.lines = f.lines
 			a, err := analyse(cmd.Context(), args[0], w)
 			if err != nil {
 				return err
@@ -58,14 +60,15 @@ func newReportCommand(e *env) *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	flags.BoolVar(&f.segments, "segments", false, "with --json: list every segment, too")
-	flags.IntVar(&f.top, "top", defaultTop, "functions listed for each class, `N`")
+	flags.BoolVar(&f.lines, "lines", false, "list lines of code with their shares and times instead of functions; with --json: too")
+	flags.IntVar(&f.top, "top", defaultTop, "functions or lines listed for each class, `N`")
 	return cmd
 }
 
 func (a *analysis) text(e *env, f reportFlags) {
 	r := textReport{
 		screen: newScreen(e.stdout, e.getenv), profile: a.profile, meta: &a.meta,
-		top: f.top, all: len(a.window.threads) > 0,
+		top: f.top, byLine: f.lines, all: len(a.window.threads) > 0,
 	}
 	r.write()
 }
@@ -97,6 +100,7 @@ type window struct {
 	threads  []string
 	from, to moment
 	frames   join.FrameSet
+	lines    bool // of code are wanted, too
 }
 
 func (f *windowFlags) parse(cmd *cobra.Command) (window, error) {

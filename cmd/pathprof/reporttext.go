@@ -40,6 +40,7 @@ type textReport struct {
 	profile *join.Profile
 	meta    *recording.Meta
 	top     int  // functions in a list
+	byLine  bool // lines of code instead of functions
 	all     bool // threads were asked for by name: fold none
 	listed  bool // a list of functions has been written, with titles
 }
@@ -154,7 +155,7 @@ func waitText(wait join.Reason) string {
 func (r *textReport) path(p *join.ThreadPath) {
 	title := fmt.Sprintf("%s: %s wall: ", r.title(p.Thread), span(wall(p)))
 	fmt.Fprintf(r.w, "%s\n\n", r.bold(r.wrap(title+headline(p), 4)))
-	groups := alike(p.Classes)
+	groups := alike(p)
 	r.classes(p, groups)
 	shown := 0
 	for i := range groups {
@@ -166,7 +167,11 @@ func (r *textReport) path(p *join.ThreadPath) {
 		}
 		shown++
 		fmt.Fprintln(r.w)
-		r.functions(g)
+		if r.byLine {
+			r.lines(g)
+		} else {
+			r.functions(g)
+		}
 	}
 }
 
@@ -423,7 +428,7 @@ func (r *textReport) basis() {
 		fmt.Fprintln(r.w, r.faint(r.wrap("Why not complete: "+printable(words)+".", 2)))
 	}
 	if r.listed {
-		fmt.Fprintln(r.w, r.faint("Shares of functions are of their class: of its samples, or of its measured time."))
+		fmt.Fprintln(r.w, r.faint("Shares are of their class: of its samples, or of its measured time."))
 	}
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -112,30 +113,43 @@ func TestShorten(t *testing.T) {
 // TestAlike: classes that differ in the task's number only are one group, whose
 // functions have the interval of all their samples together.
 func TestAlike(t *testing.T) {
-	class := func(tid int32, thread string, ns, samples, of int64) join.Class {
-		return join.Class{
+	f := &join.Stack{Frames: []join.Frame{{Name: "f", Kind: join.KindPython}}}
+	g := &join.Stack{Frames: []join.Frame{{Name: "g", Kind: join.KindPython}}}
+	var p join.ThreadPath
+	add := func(tid int32, thread string, ns, inF, inG int64) {
+		segment := len(p.Classes)
+		p.Classes = append(p.Classes, join.Class{
 			Key: join.ClassKey{
 				State: execgraph.Running, Task: sched.TaskID{TID: tid}, PID: tid, TID: tid,
 				ProcessName: "sh", ThreadName: thread,
 			},
-			Ns: ns, Share: 0.25, Segments: 1, Samples: samples,
-			Functions: []join.Function{{
-				Name: "f", Kind: join.KindPython, Samples: of,
-				Share: float64(of) / float64(samples), TotalShare: 1,
-			}},
+			Ns: ns, Share: 0.25, Segments: 1, Samples: inF + inG,
+		})
+		p.ClassOf = append(p.ClassOf, segment)
+		p.Path.Segments = append(p.Path.Segments, execgraph.Segment{State: execgraph.Running, Wait: -1})
+		for st, n := range map[*join.Stack]int64{f: inF, g: inG} {
+			p.Entries = append(p.Entries, join.Entry{Stack: st, Segment: segment, Values: join.Values{Samples: n, PathNs: ns * n / (inF + inG)}})
 		}
 	}
-	groups := alike([]join.Class{class(1, "sh", 30, 60, 30), class(2, "other", 50, 10, 10), class(3, "sh", 30, 40, 30)})
+	add(1, "sh", 60, 36, 24)
+	add(2, "other", 50, 10, 0)
+	add(3, "sh", 40, 24, 16)
+	groups := alike(&p)
 	if len(groups) != 2 {
 		t.Fatalf("got %d groups, want 2", len(groups))
 	}
-	g := groups[0]
-	if g.tasks != 2 || g.Ns != 60 || g.Share != 0.5 || g.Segments != 2 || g.Samples != 100 {
-		t.Errorf("sums: got %+v", g)
+	sum := groups[0]
+	if sum.tasks != 2 || sum.Ns != 100 || sum.Share != 0.5 || sum.Segments != 2 || sum.Samples != 100 || sum.Clusters != 2 {
+		t.Errorf("sums: got %+v", sum)
 	}
+	if len(sum.Functions) != 2 {
+		t.Fatalf("functions: got %+v", sum.Functions)
+	}
+	// Both show the same share, so it is no worse known than from 100 samples of one.
 	low, high := join.Wilson(60, 100)
-	want := join.Function{Name: "f", Kind: join.KindPython, Samples: 60, Share: 0.6, TotalShare: 1, Low: low, High: high}
-	if len(g.Functions) != 1 || g.Functions[0] != want {
-		t.Errorf("functions: got %+v, want %+v", g.Functions, want)
+	got := sum.Functions[0]
+	if got.Name != "f" || got.Samples != 60 || got.Share != 0.6 || got.TotalShare != 0.6 || got.Ns != 60 ||
+		math.Abs(got.Low-low) > 1e-9 || math.Abs(got.High-high) > 1e-9 {
+		t.Errorf("got %+v, want 60 of 100 in [%v, %v]", got, low, high)
 	}
 }
