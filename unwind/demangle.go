@@ -14,11 +14,12 @@ const maxMangled = 8 << 10
 
 // Demangle returns the name of a C++ or Rust function for people: without
 // parameter types, with template arguments, and without the suffixes of parts
-// and copies of a function. Other names only lose such suffixes.
+// and copies of a function. Other names only lose such suffixes, and glibc's mark
+// of internal aliases.
 func Demangle(linkage string) (name string) {
 	plt := strings.HasSuffix(linkage, "@plt")
 	base := strings.TrimSuffix(linkage, "@plt")
-	name = foldSuffix(base)
+	name = strings.TrimPrefix(foldSuffix(base), internalPrefix)
 	defer func() {
 		// The demangler reads names from hostile files; the folded name is the
 		// answer if it breaks.

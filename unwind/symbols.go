@@ -271,7 +271,11 @@ func rankSymbol(kind elf.SymType, size uint64, source uint8, bind elf.SymBind, n
 		rank += 1 << 20
 	}
 	rank += uint32(source) << 16
-	rank += uint32(min(len(name)-len(bytes.TrimLeft(name, "_")), 15)) << 8
+	underscores := len(name) - len(bytes.TrimLeft(name, "_"))
+	if bytes.HasPrefix(name, []byte(internalPrefix)) {
+		underscores = 15
+	}
+	rank += uint32(min(underscores, 15)) << 8
 	switch bind {
 	case elf.STB_GLOBAL:
 	case elf.STB_WEAK:
@@ -281,6 +285,9 @@ func rankSymbol(kind elf.SymType, size uint64, source uint8, bind elf.SymBind, n
 	}
 	return rank
 }
+
+// internalPrefix begins glibc's own aliases of its functions.
+const internalPrefix = "__GI_"
 
 // finish chooses one symbol per address and gives sizes to those without.
 func (c *collector) finish() []symbol {

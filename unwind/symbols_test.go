@@ -212,6 +212,7 @@ func TestDemangle(t *testing.T) {
 		{"v1.2", "v1.2"},
 		{".cold", ".cold"},
 		{"malloc@plt", "malloc@plt"},
+		{"__GI___lll_lock_wake", "__lll_lock_wake"},
 		{"_ZN3foo3barEi", "foo::bar"},
 		{"_ZN3foo3barEi@plt", "foo::bar@plt"},
 		{"_ZN3foo3barEi.cold", "foo::bar"},

@@ -37,7 +37,7 @@ func analyse(ctx context.Context, dir string, w window) (*analysis, error) {
 }
 
 func analyseAll(dir string, w window) (*analysis, error) {
-	r, err := recording.Open(dir)
+	r, err := openNamed(dir)
 	if err != nil {
 		return nil, err
 	}

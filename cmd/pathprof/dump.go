@@ -37,7 +37,7 @@ Samples:  TIME_NS PID TID CPU STACK, the stack's functions separated by ;
 			if err != nil {
 				return usagef(cmd, "--frames: %w", err)
 			}
-			r, err := recording.Open(args[0])
+			r, err := openNamed(args[0])
 			if err != nil {
 				return err
 			}

@@ -32,6 +32,7 @@ type recordOptions struct {
 	freqHz      uint64
 	onlyTargets bool
 	children    bool
+	bare        bool  // names of native functions are left to analysis
 	maxBytes    int64 // 0: no limit
 	progress    func(progress)
 	asked       map[string]string // the flags as given, for the recording
@@ -59,6 +60,7 @@ type recordFlags struct {
 	period, freq   string
 	scope, maxSize string
 	children       bool
+	embed          bool
 }
 
 func newRecordCommand(e *env) *cobra.Command {
@@ -85,6 +87,8 @@ func newRecordCommand(e *env) *cobra.Command {
 	flags.StringVar(&f.freq, "freq", "", "samples a second instead of a period; samples then differ in weight (`Hz`)")
 	flags.StringVar(&f.scope, "scope", "system", "`system`, or process: only the targets' tasks, and no path beyond them")
 	flags.StringVar(&f.maxSize, "max-size", "", "stop when the recording reaches this `size`, e.g. 500M")
+	flags.BoolVar(&f.embed, "embed-symbols", true,
+		"write names of native functions into the recording; without them report finds them by build id")
 	flags.BoolVar(&f.children, "children", false, "threads of child processes have paths, too")
 	return cmd
 }
@@ -92,7 +96,7 @@ func newRecordCommand(e *env) *cobra.Command {
 // options checks the flags; what is wrong with them is a usage error.
 func (f *recordFlags) options(cmd *cobra.Command, args []string) (recordOptions, error) {
 	opt := recordOptions{
-		command: args, duration: f.duration, out: f.out, children: f.children,
+		command: args, duration: f.duration, out: f.out, children: f.children, bare: !f.embed,
 		onlyTargets: f.scope == "process", asked: map[string]string{},
 	}
 	cmd.Flags().Visit(func(fl *pflag.Flag) { opt.asked[fl.Name] = fl.Value.String() })

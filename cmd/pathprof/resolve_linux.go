@@ -43,6 +43,7 @@ type resolver struct {
 type frameWriter interface {
 	Frame(recording.Frame) error
 	Stack(recording.Stack) error
+	Symbols([]recording.Symbol) error
 }
 
 // stackKey identifies a stack by all of its frames: two independent hashes of
@@ -70,6 +71,7 @@ type process struct {
 	// fresh: the program started during the recording, so side-band records
 	// told all of its mappings.
 	fresh bool
+	made  *image // the code it made at run time, nil if none was seen
 }
 
 // Keys of the frames map.
@@ -87,11 +89,11 @@ type (
 	goneFrame pyframes.CodeKey
 )
 
-func newResolver(out frameWriter, kernel *unwind.KernelSymbols) *resolver {
+func newResolver(out frameWriter, kernel *unwind.KernelSymbols, embed bool) *resolver {
 	return &resolver{
 		out:    out,
 		kernel: kernel,
-		images: newImageCache(),
+		images: newImageCache(embed),
 		procs:  map[int32]*process{},
 		seeds:  [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		stacks: map[stackKey]uint32{},
@@ -272,113 +274,6 @@ func (r *resolver) kernelFrame(addr uint64) (uint32, error) {
 		}
 	}
 	return r.number(kernelFrame(f.Address), func() recording.Frame { return f })
-}
-
-// outermost names functions that nothing calls: where one of them ends a walk,
-// the stack is complete. From glibc and musl.
-var outermost = map[string]bool{
-	"_start": true, "__libc_start_main": true, "__libc_start_call_main": true, "__libc_start_main_impl": true,
-	"start_thread": true, "clone": true, "clone3": true, "__clone": true, "__clone3": true,
-}
-
-// nativeFrames resolves the native part. By frame pointers alone a walk through
-// code compiled without them yields addresses that are none: the stack is cut
-// at the first that lies in no executable mapping, and complete if it ended in
-// a function that nothing calls.
-func (r *resolver) nativeFrames(p *process, s *bpf.Stack, out *recording.Stack) error {
-	for i, word := range s.Native {
-		pc := word &^ bpf.NativeExact
-		lookup := pc
-		if word&bpf.NativeExact == 0 {
-			lookup-- // a return address may be the next function's first
-		}
-		m, ok := r.mappingOf(p, lookup)
-		if !ok {
-			if i == 0 {
-				id, err := r.number(strayFrame(pc), func() recording.Frame {
-					return recording.Frame{Kind: recording.FrameNative, Address: pc}
-				})
-				if err != nil {
-					return err
-				}
-				out.Native = append(out.Native, id)
-			}
-			if out.NativeStop == recording.StopComplete {
-				out.NativeStop = recording.StopBadFrame
-			}
-			return nil
-		}
-		id, name, err := r.nativeFrame(p, m, lookup)
-		if err != nil {
-			return err
-		}
-		out.Native = append(out.Native, id)
-		if outermost[name] {
-			out.NativeStop = recording.StopComplete
-			return nil
-		}
-	}
-	return nil
-}
-
-func (r *resolver) nativeFrame(p *process, m *proc.Mapping, pc uint64) (id uint32, name string, err error) {
-	im := r.images.of(p.pid, m)
-	vaddr := im.vaddr(pc - m.Start + m.Offset)
-	name = im.function(vaddr)
-	id, err = r.number(nativeFrame{im, vaddr}, func() recording.Frame {
-		return recording.Frame{
-			Kind: recording.FrameNative, Name: name, File: m.Path, Address: vaddr,
-			BuildID: im.buildID, Eval: p.interp != nil && inRanges(p.interp.EvalRanges, pc),
-		}
-	})
-	return id, name, err
-}
-
-func inRanges(ranges [][2]uint64, pc uint64) bool {
-	return slices.ContainsFunc(ranges, func(r [2]uint64) bool { return r[0] <= pc && pc < r[1] })
-}
-
-// rereadMaps is how often mappings are read again for an address in none.
-const rereadMaps = time.Second
-
-// mappingOf finds the executable mapping of an address.
-func (r *resolver) mappingOf(p *process, addr uint64) (*proc.Mapping, bool) {
-	if m, ok := findMapping(p.maps, addr); ok && !p.stale {
-		return m, true
-	}
-	// An address outside all code is more often a bad guess than a new mapping.
-	if p.stale || !p.fresh && time.Since(p.mapsRead) > rereadMaps {
-		p.mapsRead = time.Now()
-		maps, err := proc.Maps(int(p.pid))
-		if err == nil {
-			p.maps = slices.DeleteFunc(maps, func(m proc.Mapping) bool { return !m.Exec })
-		}
-		p.stale = false
-	}
-	return findMapping(p.maps, addr)
-}
-
-func findMapping(maps []proc.Mapping, addr uint64) (*proc.Mapping, bool) {
-	i, found := slices.BinarySearchFunc(maps, addr, func(m proc.Mapping, addr uint64) int {
-		return compareUint(m.Start, addr)
-	})
-	if !found {
-		i--
-	}
-	if i < 0 || addr >= maps[i].End {
-		return nil, false
-	}
-	return &maps[i], true
-}
-
-func compareUint(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // pythonFrame writes a frame of a code object, nil if that is gone.

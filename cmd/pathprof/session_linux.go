@@ -89,7 +89,7 @@ func (s *session) open() error {
 	if s.out, err = recording.Create(s.opt.out, s.meta, recording.Options{}); err != nil {
 		return err
 	}
-	s.resolve = newResolver(s.out, <-kernel)
+	s.resolve = newResolver(s.out, <-kernel, !s.opt.bare)
 	s.watch, err = newWatcher(s.capture, s.targets, s.opt)
 	return err
 }
@@ -289,6 +289,9 @@ func (s *session) finish(why string, cause error) (summary, error) {
 		why = cause.Error()
 	}
 	s.watch.stop()
+	if cause == nil {
+		cause = s.resolve.images.embedNames(s.out.Symbols)
+	}
 	s.meta.Stopped = why
 	if err := s.fillEnd(); err != nil && cause == nil {
 		cause = err
