@@ -20,6 +20,25 @@ var kindWords = [...]string{
 	KindComm:    "comm",
 	KindTask:    "task",
 	KindLost:    "lost",
+
+	KindObject:   "object",
+	KindSend:     "send",
+	KindReceive:  "receive",
+	KindQueue:    "queue",
+	KindWork:     "work",
+	KindWorkEnd:  "workend",
+	KindIO:       "io",
+	KindThrottle: "throttle",
+}
+
+// lockWords are the words of the text form, by kind of lock.
+var lockWords = [...]string{
+	LockUnknown:   "unknown",
+	LockGIL:       "gil",
+	LockMutex:     "mutex",
+	LockSemaphore: "sem",
+	LockPyMutex:   "pymutex",
+	LockCondition: "cond",
 }
 
 // contextWords are the words of the text form, by context.
@@ -58,6 +77,9 @@ func (k Kind) String() string { return wordOf(kindWords[:], uint8(k)) }
 // String returns the context's word in the text form, its number if it has none.
 func (c Context) String() string { return wordOf(contextWords[:], uint8(c)) }
 
+// String returns the lock's word in the text form, its number if it has none.
+func (l LockKind) String() string { return wordOf(lockWords[:], uint8(l)) }
+
 func wordOf(words []string, i uint8) string {
 	if int(i) < len(words) {
 		return words[i]
@@ -74,6 +96,9 @@ func wordOf(words []string, i uint8) string {
 //	2000 cpu1 waking task=12/10 by=0 ctx=hardirq:33
 //	2500 cpu0 fork task=15 parent=14 name=python3
 //	3000 cpu0 lost count=17
+//	3100 cpu0 switch task=12/10 next=0 state=S call=futex obj=0x7f00 timeout=5000000 lock=gil holder=14/10
+//	3200 cpu0 object task=10 name=pipe:[33] obj=0x3
+//	3300 cpu0 send by=12/10 ctx=task count=32 conn=0x99 seq=4000
 //
 // A task is TID/PID, or TID alone where both are the same. A state is the
 // letters of ps(1) joined by |, with + for a preemption inside the kernel. A
@@ -118,7 +143,33 @@ func (e Event) String() string {
 			b = strconv.AppendQuote(b, e.Name)
 		}
 	}
-	return string(b)
+	return string(appendCause(b, &e))
+}
+
+// appendCause writes what the event tells about why a task waits.
+func appendCause(b []byte, e *Event) []byte {
+	if e.Call != 0 {
+		b = append(append(b, " call="...), e.Call.String()...)
+	}
+	if e.Object != 0 {
+		b = strconv.AppendUint(append(b, " obj=0x"...), e.Object, 16)
+	}
+	if e.Timeout != 0 {
+		b = strconv.AppendInt(append(b, " timeout="...), e.Timeout, 10)
+	}
+	if e.Lock != 0 {
+		b = append(append(b, " lock="...), e.Lock.String()...)
+	}
+	if e.Holder != (Ref{}) {
+		b = appendRef(append(b, " holder="...), e.Holder)
+	}
+	if e.Conn != 0 {
+		b = strconv.AppendUint(append(b, " conn=0x"...), e.Conn, 16)
+	}
+	if e.Seq != 0 {
+		b = strconv.AppendUint(append(b, " seq="...), uint64(e.Seq), 10)
+	}
+	return b
 }
 
 // otherKey is what Event.Other is called for a kind of event.
@@ -126,7 +177,7 @@ func otherKey(k Kind) string {
 	switch k {
 	case KindSwitch:
 		return "next"
-	case KindWaking:
+	case KindWaking, KindSend, KindReceive, KindQueue:
 		return "by"
 	case KindFork, KindTask:
 		return "parent"
@@ -267,6 +318,33 @@ func (e *Event) set(key, value string) (err error) {
 		} else if !bare(value) {
 			err = fmt.Errorf("%q needs quotes", value)
 		}
+	default:
+		return e.setCause(key, value)
+	}
+	return err
+}
+
+// setCause stores one key of those that [appendCause] writes.
+func (e *Event) setCause(key, value string) (err error) {
+	switch key {
+	case "call":
+		e.Call, err = parseCall(value)
+	case "obj":
+		e.Object, err = strconv.ParseUint(value, 0, 64)
+	case "timeout":
+		e.Timeout, err = strconv.ParseInt(value, 10, 64)
+	case "lock":
+		var l uint8
+		l, err = parseWord(lockWords[:], value)
+		e.Lock = LockKind(l)
+	case "holder":
+		e.Holder, err = parseRef(value)
+	case "conn":
+		e.Conn, err = strconv.ParseUint(value, 0, 64)
+	case "seq":
+		var n uint64
+		n, err = strconv.ParseUint(value, 10, 32)
+		e.Seq = uint32(n)
 	default:
 		err = errors.New("unknown key")
 	}

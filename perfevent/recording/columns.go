@@ -53,7 +53,7 @@ func data(kind arrow.DataType, rows int, children []arrow.ArrayData, buffers ...
 
 // integer is what the number columns hold.
 type integer interface {
-	~int64 | ~int32 | ~uint64 | ~uint32 | ~uint8
+	~int64 | ~int32 | ~uint64 | ~uint32 | ~uint16 | ~uint8
 }
 
 // number makes a column of numbers of type V from a field of type F.
@@ -97,6 +97,11 @@ func u32[T any](name string, get func(*T) *uint32) column[T] {
 
 func u64[T any](name string, get func(*T) *uint64) column[T] {
 	return number[T, uint64, uint64](name, arrow.PrimitiveTypes.Uint64, get)
+}
+
+// u16 makes a column of a larger enumeration.
+func u16[T any, E ~uint16](name string, get func(*T) *E) column[T] {
+	return number[T, E, uint16](name, arrow.PrimitiveTypes.Uint16, get)
 }
 
 // enum makes a column of a small enumeration.

@@ -26,7 +26,7 @@
 //
 //	| time_ns      int64         when
 //	| cpu          int32         where; -1 in the task dump
-//	| kind         uint8         switch, waking, fork, exec, exit, comm, task, lost
+//	| kind         uint8         switch, waking, fork, exec, exit, comm, task, lost …
 //	| ctx          uint8         context of a waking
 //	| vector       int32         number of the interrupt or softirq
 //	| preempt      bool          the switch was a preemption in the kernel
@@ -35,9 +35,17 @@
 //	| other_tid    int32         next task, waker, parent
 //	| other_pid    int32         its process
 //	| state        uint32        kernel's state of the task
-//	| stack        uint32        where it blocked
+//	| stack        uint32        where it blocked, or woke the task
 //	| name         utf8          new name of the task
-//	| count        int64         events lost; start time of a dumped task
+//	| count        int64         events lost; start time of a dumped task; bytes …
+//	| call         uint16        system call in which it blocked: 1 + amd64's number
+//	| object       uint64        what it waits on: address, file descriptor …
+//	| timeout_ns   int64         of a timed wait
+//	| lock         uint8         kind of lock: gil, mutex, sem, pymutex, cond
+//	| holder_tid   int32         who holds it; -1 nobody, 0 not known
+//	| holder_pid   int32         its process
+//	| conn         uint64        one direction of a connection; a cgroup
+//	| seq          uint32        number of a packet's first byte
 //
 // Samples, see [Sample]:
 //
@@ -82,6 +90,8 @@
 //	| file         utf8          source file
 //	| line         int32         executing line, 0 if not known
 //	| first_line   int32         the function's first line
+//
+// Recordings of format 1 end the events' columns with count; they are read as well.
 //
 // Index, one row for each batch of the streams above, in the order of writing:
 //

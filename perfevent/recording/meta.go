@@ -2,8 +2,9 @@
 
 package recording
 
-// FormatVersion of the recordings this program writes. A reader refuses newer ones.
-const FormatVersion = 1
+// FormatVersion of the recordings this program writes. A reader refuses newer
+// ones, and reads older ones. 2 added the causes of waits to the events.
+const FormatVersion = 2
 
 // Meta is a recording's meta.json. It is written at the start and rewritten
 // (by rename) at the end; Complete tells whether the end was reached.

@@ -24,6 +24,7 @@ const (
 // in place: room was reserved as white space, which JSON allows at the end. What
 // does not fit there is left out.
 func writeMeta(dir string, meta Meta, reserve int) error {
+	meta.Format = FormatVersion // whatever a copied one said: the streams have this form
 	text, err := metaText(&meta)
 	if err != nil {
 		return err

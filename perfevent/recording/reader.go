@@ -89,7 +89,7 @@ func (r *Reader) openStreams(dir string) error {
 		return err
 	}
 	for _, cpu := range cpus {
-		s, err := openIndexed(r, dir, eventsName(cpu), eventTable, index)
+		s, err := openIndexed(r, dir, eventsName(cpu), eventTableOf(r.meta.Format), index)
 		if err != nil {
 			return err
 		}

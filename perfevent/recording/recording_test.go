@@ -5,6 +5,7 @@ package recording
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -42,7 +43,9 @@ func randomWorld(rng *rand.Rand, rows int) *world {
 		at += rng.Int64N(100)
 		w.samples = append(w.samples, Sample{Time: at, CPU: int32(i % 2), PID: 7, TID: 8, Stack: 1, Value: 5, Kernel: i%5 == 0})
 		w.events = append(w.events, sched.Event{Time: at, CPU: int32(rng.IntN(3)), Kind: sched.KindSwitch,
-			Task: sched.Ref{TID: 1, PID: 2}, Other: sched.Ref{TID: 3, PID: 4}, State: 1, Name: "n", Count: at})
+			Task: sched.Ref{TID: 1, PID: 2}, Other: sched.Ref{TID: 3, PID: 4}, State: 1, Name: "n", Count: at,
+			Call: sched.CallFutex, Object: uint64(at) << 40, Timeout: -at, Lock: sched.LockKind(at % 6), Holder: sched.Ref{TID: -1, PID: 5},
+			Conn: math.MaxUint64 - uint64(at), Seq: math.MaxUint32 - uint32(at)})
 	}
 	return w
 }
@@ -95,6 +98,37 @@ func collect[T any](t testing.TB, seq func(func(T, error) bool)) (out []T) {
 		out = append(out, v)
 	}
 	return out
+}
+
+// A recording of format 1, whose events end with their count, reads as before.
+func TestReadFormat1(t *testing.T) {
+	w := randomWorld(rand.New(rand.NewPCG(5, 5)), 100)
+	for i := range w.events {
+		e := &w.events[i]
+		e.CPU = 0
+		e.Call, e.Object, e.Timeout, e.Lock, e.Holder, e.Conn, e.Seq = 0, 0, 0, 0, sched.Ref{}, 0, 0
+	}
+	dir := filepath.Join(t.TempDir(), "x.pathprof")
+	out, err := Create(dir, Meta{}, Options{})
+	check(t, err)
+	s, err := newStream(out, eventsName(0), eventTable1)
+	check(t, err)
+	out.cpus[0] = s
+	out.order = append(out.order, s)
+	for _, e := range w.events {
+		check(t, out.Event(e))
+	}
+	check(t, out.Close(Meta{}))
+	meta := filepath.Join(dir, metaName)
+	change(t, meta, func(text []byte) []byte { return bytes.Replace(text, []byte(`"format": 2`), []byte(`"format": 1`), 1) })
+	r := openDir(t, dir)
+	if got := collect(t, r.Events()); !reflect.DeepEqual(got, w.events) || len(r.Warnings()) != 0 {
+		t.Errorf("got %d events of %d, warnings %q", len(got), len(w.events), r.Warnings())
+	}
+	change(t, meta, func(text []byte) []byte { return bytes.Replace(text, []byte(`"format": 1`), []byte(`"format": 99`), 1) })
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "format 99") {
+		t.Errorf("format 99: %v", err)
+	}
 }
 
 // ordered is the order a reader promises.
@@ -353,7 +387,7 @@ func FuzzReader(f *testing.F) {
 }
 
 func BenchmarkEvent(b *testing.B) {
-	out, err := Create(filepath.Join(b.TempDir(), "x"), Meta{Format: 1}, Options{})
+	out, err := Create(filepath.Join(b.TempDir(), "x"), Meta{}, Options{})
 	check(b, err)
 	ev := sched.Event{Kind: sched.KindSwitch, Task: sched.Ref{TID: 1, PID: 1}}
 	b.ReportAllocs()
@@ -363,19 +397,19 @@ func BenchmarkEvent(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	check(b, out.Close(Meta{Format: 1}))
+	check(b, out.Close(Meta{}))
 	b.ReportMetric(float64(out.Size())/float64(b.N), "bytes/event")
 }
 
 func BenchmarkRead(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "x")
-	out, err := Create(dir, Meta{Format: 1}, Options{})
+	out, err := Create(dir, Meta{}, Options{})
 	check(b, err)
 	const events = 1 << 20
 	for i := range events {
 		check(b, out.Event(sched.Event{Time: int64(i), CPU: int32(i & 1), Kind: sched.KindSwitch}))
 	}
-	check(b, out.Close(Meta{Format: 1}))
+	check(b, out.Close(Meta{}))
 	r := openDir(b, dir)
 	for b.Loop() {
 		n := 0

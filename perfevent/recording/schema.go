@@ -5,6 +5,7 @@ package recording
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,27 +69,57 @@ func (t *table[T]) findForm() (f form, err error) {
 
 var (
 	contextWords = []string{"unknown", "task", "hardirq", "softirq", "hrtimer", "timer", "ipi", "nmi", "idle"}
-	kindWords    = []string{"invalid", "switch", "waking", "fork", "exec", "exit", "comm", "task", "lost"}
-	frameWords   = []string{"invalid", "python", "native", "kernel"}
+	kindWords    = []string{"invalid", "switch", "waking", "fork", "exec", "exit", "comm", "task", "lost",
+		"object", "send", "receive", "queue", "work", "workend", "io", "throttle"}
+	lockWords  = []string{"unknown", "gil", "mutex", "sem", "pymutex", "cond"}
+	frameWords = []string{"invalid", "python", "native", "kernel"}
 )
 
-var eventTable = newTable(func(e *sched.Event) int64 { return e.Time },
-	map[string][]string{"kind": kindWords, "ctx": contextWords},
-	i64("time_ns", func(e *sched.Event) *int64 { return &e.Time }),
-	i32("cpu", func(e *sched.Event) *int32 { return &e.CPU }),
-	enum("kind", func(e *sched.Event) *sched.Kind { return &e.Kind }),
-	enum("ctx", func(e *sched.Event) *sched.Context { return &e.Ctx }),
-	i32("vector", func(e *sched.Event) *int32 { return &e.Vector }),
-	boolean("preempt", func(e *sched.Event) *bool { return &e.Preempt }),
-	i32("tid", func(e *sched.Event) *int32 { return &e.Task.TID }),
-	i32("pid", func(e *sched.Event) *int32 { return &e.Task.PID }),
-	i32("other_tid", func(e *sched.Event) *int32 { return &e.Other.TID }),
-	i32("other_pid", func(e *sched.Event) *int32 { return &e.Other.PID }),
-	u32("state", func(e *sched.Event) *uint32 { return &e.State }),
-	u32("stack", func(e *sched.Event) *uint32 { return &e.Stack }),
-	text("name", func(e *sched.Event) *string { return &e.Name }),
-	i64("count", func(e *sched.Event) *int64 { return &e.Count }),
+// eventColumns are those of format 1; causeColumns came with format 2.
+var (
+	eventColumns = []column[sched.Event]{
+		i64("time_ns", func(e *sched.Event) *int64 { return &e.Time }),
+		i32("cpu", func(e *sched.Event) *int32 { return &e.CPU }),
+		enum("kind", func(e *sched.Event) *sched.Kind { return &e.Kind }),
+		enum("ctx", func(e *sched.Event) *sched.Context { return &e.Ctx }),
+		i32("vector", func(e *sched.Event) *int32 { return &e.Vector }),
+		boolean("preempt", func(e *sched.Event) *bool { return &e.Preempt }),
+		i32("tid", func(e *sched.Event) *int32 { return &e.Task.TID }),
+		i32("pid", func(e *sched.Event) *int32 { return &e.Task.PID }),
+		i32("other_tid", func(e *sched.Event) *int32 { return &e.Other.TID }),
+		i32("other_pid", func(e *sched.Event) *int32 { return &e.Other.PID }),
+		u32("state", func(e *sched.Event) *uint32 { return &e.State }),
+		u32("stack", func(e *sched.Event) *uint32 { return &e.Stack }),
+		text("name", func(e *sched.Event) *string { return &e.Name }),
+		i64("count", func(e *sched.Event) *int64 { return &e.Count }),
+	}
+	causeColumns = []column[sched.Event]{
+		u16("call", func(e *sched.Event) *sched.Call { return &e.Call }),
+		u64("object", func(e *sched.Event) *uint64 { return &e.Object }),
+		i64("timeout_ns", func(e *sched.Event) *int64 { return &e.Timeout }),
+		enum("lock", func(e *sched.Event) *sched.LockKind { return &e.Lock }),
+		i32("holder_tid", func(e *sched.Event) *int32 { return &e.Holder.TID }),
+		i32("holder_pid", func(e *sched.Event) *int32 { return &e.Holder.PID }),
+		u64("conn", func(e *sched.Event) *uint64 { return &e.Conn }),
+		u32("seq", func(e *sched.Event) *uint32 { return &e.Seq }),
+	}
+	eventWords = map[string][]string{"kind": kindWords, "ctx": contextWords, "lock": lockWords}
+
+	// eventTable is of this format, eventTable1 of the first, in which older
+	// recordings are read.
+	eventTable  = newTable(eventTime, eventWords, slices.Concat(eventColumns, causeColumns)...)
+	eventTable1 = newTable(eventTime, eventWords, eventColumns...)
 )
+
+func eventTime(e *sched.Event) int64 { return e.Time }
+
+// eventTableOf returns the table of a format's event streams.
+func eventTableOf(format int) *table[sched.Event] {
+	if format == 1 {
+		return eventTable1
+	}
+	return eventTable
+}
 
 var sampleTable = newTable(func(s *Sample) int64 { return s.Time },
 	map[string][]string{"ctx": contextWords},

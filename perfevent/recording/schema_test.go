@@ -52,6 +52,14 @@ func TestWords(t *testing.T) {
 			t.Errorf("context %d: got %q, want %q", i, got, w)
 		}
 	}
+	for i, w := range lockWords {
+		if got := sched.LockKind(i).String(); got != w {
+			t.Errorf("lock %d: got %q, want %q", i, got, w)
+		}
+	}
+	if len(kindWords) != int(sched.KindThrottle)+1 || len(lockWords) != int(sched.LockCondition)+1 {
+		t.Errorf("%d kinds of events, %d of locks have words", len(kindWords), len(lockWords))
+	}
 	if len(stopWords) != int(StopNoTable)+1 || len(frameWords) != int(FrameKernel)+1 {
 		t.Errorf("%d stop reasons, %d kinds of frames have words", len(stopWords), len(frameWords))
 	}
