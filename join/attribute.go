@@ -57,6 +57,7 @@ func (j *joiner) join(path execgraph.Path) (joined, error) {
 		Path:    path,
 		ClassOf: make([]int, len(path.Segments)),
 		lines:   j.lines,
+		Entries: make([]Entry, 0, len(path.Segments)),
 	}}
 	classes := newClassifier(path.End - path.Begin)
 	var sum, own int64

@@ -35,19 +35,20 @@ func (g *Graph) ActivePath(target sched.TaskID, begin, end int64) (Path, error) 
 	if end <= begin || end-begin <= 0 {
 		return Path{}, fmt.Errorf("active path of task %d over [%d, %d): %w", target.TID, begin, end, ErrNoWindow)
 	}
-	scratch := scratches.Get().(*[]Segment)
-	defer scratches.Put(scratch)
-	w := &walker{g: g, path: Path{Target: target, Begin: begin, End: end, Segments: (*scratch)[:0]}}
+	first := chunks.Get().(*[]Segment)
+	defer chunks.Put(first)
+	w := &walker{g: g, path: Path{Target: target, Begin: begin, End: end}, last: (*first)[:0]}
 	w.walk(task)
 	w.warn()
-	*scratch = w.path.Segments
-	w.path.Segments = slices.Clone(w.path.Segments)
 	return w.path, nil
 }
 
-// scratches are segments of earlier paths. A path's length is not known
-// beforehand, and growing each anew costs more than the walk.
-var scratches = sync.Pool{New: func() any { return new([]Segment) }}
+// chunkLen is the number of segments in a chunk.
+const chunkLen = 4096
+
+// chunks hold the segments of a path while it grows. Its length is not known
+// beforehand, and a slice that doubles would copy and keep millions of them twice.
+var chunks = sync.Pool{New: func() any { c := make([]Segment, 0, chunkLen); return &c }}
 
 // frame is a stretch of one task's line on the way.
 type frame struct {
@@ -64,6 +65,8 @@ type frame struct {
 type walker struct {
 	g     *Graph
 	path  Path
+	full  [][]Segment // chunks of the path so far
+	last  []Segment   // the chunk that grows; empty only if the path is
 	stack []frame
 	wait  int // index of the target's present wait, -1 if it does not wait
 	// met are the waits that ended in the very nanosecond of the wake-up they
@@ -96,6 +99,8 @@ func (w *walker) walk(task int32) {
 	if p.End > w.g.End {
 		w.emit(Segment{Begin: max(p.Begin, w.g.End), End: p.End, Task: id, CPU: -1, Cause: unknown(whyOutside)})
 	}
+	p.Segments = slices.Concat(append(w.full, w.last)...)
+	w.full, w.last = nil, nil
 }
 
 func (w *walker) push(f frame) {
@@ -233,8 +238,8 @@ func (w *walker) emit(s Segment) {
 	if s.State == Unknown {
 		w.unknown += s.End - s.Begin
 	}
-	if n := len(w.path.Segments); n > 0 {
-		last := &w.path.Segments[n-1]
+	if n := len(w.last); n > 0 {
+		last := &w.last[n-1]
 		same := *last
 		same.Begin, same.End = s.Begin, s.End
 		if last.End == s.Begin && same == s {
@@ -242,7 +247,11 @@ func (w *walker) emit(s Segment) {
 			return
 		}
 	}
-	w.path.Segments = append(w.path.Segments, s)
+	if len(w.last) == chunkLen {
+		w.full = append(w.full, w.last)
+		w.last = make([]Segment, 0, chunkLen)
+	}
+	w.last = append(w.last, s)
 }
 
 // warn puts into words what the path does not know.
