@@ -65,6 +65,26 @@ func Pythons(t testing.TB) map[string]string {
 	return found
 }
 
+// PythonWith returns an interpreter of a supported version that can import all
+// of modules; without one the test is skipped, or fails, as with [Require].
+func PythonWith(t testing.TB, modules ...string) string {
+	t.Helper()
+	var path string
+	Require(t, Need{name: "Python with " + strings.Join(modules, ", "), probe: func() error {
+		for _, i := range interpreters() {
+			if !slices.Contains(Supported, i.Minor()) {
+				continue
+			}
+			if exec.Command(i.Path, "-c", "import "+strings.Join(modules, ", ")).Run() == nil {
+				path = i.Path
+				return nil
+			}
+		}
+		return errors.New("no interpreter has them all")
+	}})
+	return path
+}
+
 func findPython(version string) (string, error) {
 	for _, i := range interpreters() {
 		if i.Minor() == version {
