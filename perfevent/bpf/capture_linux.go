@@ -212,6 +212,10 @@ func setPython(v *pathprofPyProcess, p *Python) {
 			v.FrameSize = max(v.FrameSize, off+1)
 		}
 	}
+	v.ThreadSize = max(o.ThreadFrame, o.ThreadID) + 8
+	if o.ThreadNativeID != pyframes.NoField {
+		v.ThreadSize = max(v.ThreadSize, o.ThreadNativeID+8)
+	}
 	v.CodeSize = max(o.CodeFirstLine+4, o.CodeLineTable+8)
 }
 

@@ -15,6 +15,10 @@
 //     memory can be read: that is the stack of the wait that begins.
 //   - Memory is read without faulting pages in: a page that is not resident ends
 //     the walk with a reason, it never delays the target.
+//   - A call of bpf_probe_read_user costs five times what the copying of a few
+//     words does, and a kilobyte little more than a word: the walks read ahead
+//     within a page (c/window.h) and never beyond it, because the next page may
+//     be one that was never touched.
 //   - Every perf program is written for NMI context: it takes no lock, allocates
 //     nothing and writes only per-CPU memory, the ring, and existing elements of
 //     preallocated hash maps (plus one insert per new thread, which fails rather

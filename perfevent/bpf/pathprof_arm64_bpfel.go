@@ -102,6 +102,27 @@ type pathprofLoss struct {
 	Samples uint64
 }
 
+type pathprofNativeScratch struct {
+	_     structs.HostLayout
+	Regs  [34]uint64
+	Stack struct {
+		_        structs.HostLayout
+		At       uint64
+		Size     uint32
+		Way      uint32
+		Span     uint32
+		Reserved uint32
+		Bytes    [4224]uint8
+	}
+	Known [512]struct {
+		_        structs.HostLayout
+		Pc       uint64
+		MapsId   uint32
+		Reserved uint32
+		Rule     pathprofUnwindRule
+	}
+}
+
 type pathprofProcessFlags uint32
 
 const (
@@ -142,7 +163,31 @@ type pathprofPyProcess struct {
 	CodeLineTable     uint32
 	CodeBytes         uint32
 	CodeSize          uint32
-	_                 [4]byte
+	ThreadSize        uint32
+}
+
+type pathprofPyScratch struct {
+	_      structs.HostLayout
+	Frames struct {
+		_        structs.HostLayout
+		At       uint64
+		Size     uint32
+		Way      uint32
+		Span     uint32
+		Reserved uint32
+		Bytes    [4224]uint8
+	}
+	State [256]uint8
+	Code  [256]uint8
+	Walk  uint32
+	_     [4]byte
+	Codes [256]struct {
+		_         structs.HostLayout
+		Code      uint64
+		LineTable uint64
+		FirstLine uint32
+		Walk      uint32
+	}
 }
 
 type pathprofPyThread struct {
@@ -152,19 +197,8 @@ type pathprofPyThread struct {
 	BucketTime uint64
 	Bucket     uint32
 	Tgid       uint32
-}
-
-type pathprofScratch struct {
-	_      structs.HostLayout
-	Python struct {
-		_     structs.HostLayout
-		Frame [128]uint8
-		Code  [256]uint8
-	}
-	Native struct {
-		_    structs.HostLayout
-		Regs [34]uint64
-	}
+	InnerTid   uint32
+	Reserved   uint32
 }
 
 type pathprofStackEvent struct {
@@ -233,9 +267,10 @@ const (
 	pathprofMapContexts        = "contexts"
 	pathprofMapEvents          = "events"
 	pathprofMapLosses          = "losses"
+	pathprofMapNativeScratches = "native_scratches"
 	pathprofMapProcesses       = "processes"
+	pathprofMapPyScratches     = "py_scratches"
 	pathprofMapRooms           = "rooms"
-	pathprofMapScratches       = "scratches"
 	pathprofMapThreads         = "threads"
 	pathprofMapUnwindRows      = "unwind_rows"
 	pathprofMapUnwindRules     = "unwind_rules"
@@ -322,16 +357,17 @@ type pathprofProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type pathprofMapSpecs struct {
-	CodeMaps    *ebpf.MapSpec `ebpf:"code_maps"`
-	Contexts    *ebpf.MapSpec `ebpf:"contexts"`
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	Losses      *ebpf.MapSpec `ebpf:"losses"`
-	Processes   *ebpf.MapSpec `ebpf:"processes"`
-	Rooms       *ebpf.MapSpec `ebpf:"rooms"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
-	Threads     *ebpf.MapSpec `ebpf:"threads"`
-	UnwindRows  *ebpf.MapSpec `ebpf:"unwind_rows"`
-	UnwindRules *ebpf.MapSpec `ebpf:"unwind_rules"`
+	CodeMaps        *ebpf.MapSpec `ebpf:"code_maps"`
+	Contexts        *ebpf.MapSpec `ebpf:"contexts"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	Losses          *ebpf.MapSpec `ebpf:"losses"`
+	NativeScratches *ebpf.MapSpec `ebpf:"native_scratches"`
+	Processes       *ebpf.MapSpec `ebpf:"processes"`
+	PyScratches     *ebpf.MapSpec `ebpf:"py_scratches"`
+	Rooms           *ebpf.MapSpec `ebpf:"rooms"`
+	Threads         *ebpf.MapSpec `ebpf:"threads"`
+	UnwindRows      *ebpf.MapSpec `ebpf:"unwind_rows"`
+	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
 }
 
 // pathprofVariableSpecs contains global variables before they are loaded into the kernel.
@@ -363,16 +399,17 @@ func (o *pathprofObjects) Close() error {
 //
 // It can be passed to loadPathprofObjects or ebpf.CollectionSpec.LoadAndAssign.
 type pathprofMaps struct {
-	CodeMaps    *ebpf.Map `ebpf:"code_maps"`
-	Contexts    *ebpf.Map `ebpf:"contexts"`
-	Events      *ebpf.Map `ebpf:"events"`
-	Losses      *ebpf.Map `ebpf:"losses"`
-	Processes   *ebpf.Map `ebpf:"processes"`
-	Rooms       *ebpf.Map `ebpf:"rooms"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
-	Threads     *ebpf.Map `ebpf:"threads"`
-	UnwindRows  *ebpf.Map `ebpf:"unwind_rows"`
-	UnwindRules *ebpf.Map `ebpf:"unwind_rules"`
+	CodeMaps        *ebpf.Map `ebpf:"code_maps"`
+	Contexts        *ebpf.Map `ebpf:"contexts"`
+	Events          *ebpf.Map `ebpf:"events"`
+	Losses          *ebpf.Map `ebpf:"losses"`
+	NativeScratches *ebpf.Map `ebpf:"native_scratches"`
+	Processes       *ebpf.Map `ebpf:"processes"`
+	PyScratches     *ebpf.Map `ebpf:"py_scratches"`
+	Rooms           *ebpf.Map `ebpf:"rooms"`
+	Threads         *ebpf.Map `ebpf:"threads"`
+	UnwindRows      *ebpf.Map `ebpf:"unwind_rows"`
+	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
 }
 
 func (m *pathprofMaps) Close() error {
@@ -381,9 +418,10 @@ func (m *pathprofMaps) Close() error {
 		m.Contexts,
 		m.Events,
 		m.Losses,
+		m.NativeScratches,
 		m.Processes,
+		m.PyScratches,
 		m.Rooms,
-		m.Scratches,
 		m.Threads,
 		m.UnwindRows,
 		m.UnwindRules,

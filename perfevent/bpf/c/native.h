@@ -11,6 +11,7 @@
 #define PATHPROF_NATIVE_H
 
 #include "event.h"
+#include "window.h"
 
 /* unwind.Row */
 struct unwind_row {
@@ -90,9 +91,24 @@ static const volatile u8 pt_of_dwarf[DWARF_REGS] = {
 #define DWARF_REGS 31
 #endif
 
+/*
+ * Rules found by earlier walks. An id of mappings is never used again, and what
+ * it stands for never changes, so a rule stays right for its address.
+ */
+#define RULE_SLOTS 512
+
+struct known_rule {
+	u64 pc;
+	u32 maps_id;
+	u32 reserved;
+	struct unwind_rule rule;
+};
+
 /* One room per CPU and use, see stack.h. */
 struct native_scratch {
 	u64 regs[PT_REGS];
+	struct window stack;
+	struct known_rule known[RULE_SLOTS];
 };
 
 /* One frame: what a step changes. */
@@ -103,7 +119,7 @@ struct native_frame {
 };
 
 struct native_walk {
-	struct code_map_list *list;
+	u32 maps_id;
 	struct native_scratch *s;
 	u64 *out;
 	struct native_frame f;
@@ -118,11 +134,6 @@ inlined u64 strip_pac(u64 addr)
 #else
 	return addr;
 #endif
-}
-
-inlined int user_read(u64 addr, u64 *word)
-{
-	return bpf_probe_read_user(word, sizeof(*word), (void *)addr);
 }
 
 /* find_map returns the place of the mapping that holds pc, NO_MAP if none does. */
@@ -220,7 +231,7 @@ inlined enum stop place_value(struct native_frame *f, struct native_scratch *s, 
 		*value = at;
 		return STOP_NONE;
 	}
-	return user_read(at, value) ? STOP_FAULT : STOP_NONE;
+	return window_word(&s->stack, at, value) ? STOP_FAULT : STOP_NONE;
 }
 
 inlined enum stop cfa_of(struct native_frame *f, struct native_scratch *s, struct unwind_rule *r, u64 *cfa)
@@ -233,7 +244,7 @@ inlined enum stop cfa_of(struct native_frame *f, struct native_scratch *s, struc
 		return STOP_UNSUPPORTED;
 	at += (s64)r->cfa_off;
 	if (r->cfa == CFA_DEREF) {
-		if (user_read(at, &at))
+		if (window_word(&s->stack, at, &at))
 			return STOP_FAULT;
 		at += (s64)r->cfa_add;
 	} else if (r->cfa == CFA_PLT && (s64)(f->pc % 16) >= (s64)r->cfa_add) {
@@ -256,9 +267,9 @@ inlined enum stop enter_caller(struct native_frame *f, u64 pc, u64 sp, u64 fp, u
 	return STOP_NONE;
 }
 
-inlined enum stop step_by_fp(struct native_frame *f)
+inlined enum stop step_by_fp(struct native_frame *f, struct native_scratch *s)
 {
-	u64 pair[2];
+	u64 fp, ra;
 
 	if (!f->fp_known)
 		return STOP_NO_FRAME_PTR;
@@ -266,10 +277,10 @@ inlined enum stop step_by_fp(struct native_frame *f)
 		return STOP_COMPLETE;
 	if (f->fp % 8 || f->fp < f->sp)
 		return STOP_NO_FRAME_PTR;
-	if (bpf_probe_read_user(pair, sizeof(pair), (void *)f->fp))
+	if (window_word(&s->stack, f->fp, &fp) || window_word(&s->stack, f->fp + 8, &ra))
 		return STOP_FAULT;
 	f->exact = 0;
-	return enter_caller(f, strip_pac(pair[1]), f->fp + 16, pair[0], 1);
+	return enter_caller(f, strip_pac(ra), f->fp + 16, fp, 1);
 }
 
 global_fn u32 step_by_rule(struct native_frame *f, struct unwind_rule *r, struct native_scratch *s)
@@ -305,13 +316,43 @@ global_fn u32 step_by_rule(struct native_frame *f, struct unwind_rule *r, struct
 	return enter_caller(f, strip_pac(ra), cfa, fp, fp_known);
 }
 
+/*
+ * find_rule puts an address' rule into known. STOP_NO_FRAME_PTR says that the
+ * file has no tables.
+ */
+global_fn u32 find_rule(struct known_rule *known, u64 pc, u32 maps_id)
+{
+	struct code_map_list *list = bpf_map_lookup_elem(&code_maps, &maps_id);
+	struct unwind_rule *rule;
+	struct code_map *m;
+	u32 at;
+
+	if (!list || !known)
+		return STOP_NO_TABLE;
+	at = find_map(list, pc);
+	if (at >= MAX_MAPS)
+		return STOP_BAD_FRAME;
+	m = &list->maps[at];
+	if (m->rows == NO_TABLE)
+		return STOP_NO_TABLE;
+	if (m->rows == 0)
+		return STOP_NO_FRAME_PTR;
+	at = pc - m->base < 0xffffffffULL ? find_row(m->row, m->rows, pc - m->base) : NO_RULE;
+	rule = bpf_map_lookup_elem(&unwind_rules, &at);
+	if (!rule)
+		return STOP_NO_RULE;
+	known->pc = pc;
+	known->maps_id = maps_id;
+	known->rule = *rule;
+	return STOP_NONE;
+}
+
 /* native_step takes one frame. */
 static long native_step(u32 i, struct native_walk *w)
 {
 	u64 pc = w->f.exact ? w->f.pc : w->f.pc - 1;
-	struct unwind_rule *rule;
-	struct code_map *m;
-	u32 n = w->n, at;
+	struct known_rule *known = &w->s->known[(pc ^ (pc >> 10)) % RULE_SLOTS];
+	u32 n = w->n;
 
 	if (n >= MAX_NATIVE) {
 		w->stop = STOP_DEPTH;
@@ -319,27 +360,16 @@ static long native_step(u32 i, struct native_walk *w)
 	}
 	w->out[n] = w->f.pc | (w->f.exact ? NATIVE_EXACT : 0);
 	w->n = n + 1;
-	at = find_map(w->list, pc);
-	if (at >= MAX_MAPS) {
-		w->stop = STOP_BAD_FRAME;
-		return 1;
+	if (known->pc != pc || known->maps_id != w->maps_id) {
+		w->stop = find_rule(known, pc, w->maps_id);
+		if (w->stop == STOP_NO_FRAME_PTR) {
+			w->stop = step_by_fp(&w->f, w->s);
+			return w->stop != STOP_NONE;
+		}
+		if (w->stop != STOP_NONE)
+			return 1;
 	}
-	m = &w->list->maps[at];
-	if (m->rows == NO_TABLE) {
-		w->stop = STOP_NO_TABLE;
-		return 1;
-	}
-	if (m->rows == 0) {
-		w->stop = step_by_fp(&w->f);
-		return w->stop != STOP_NONE;
-	}
-	at = pc - m->base < 0xffffffffULL ? find_row(m->row, m->rows, pc - m->base) : NO_RULE;
-	rule = bpf_map_lookup_elem(&unwind_rules, &at);
-	if (!rule) {
-		w->stop = STOP_NO_RULE;
-		return 1;
-	}
-	w->stop = step_by_rule(&w->f, rule, w->s);
+	w->stop = step_by_rule(&w->f, &known->rule, w->s);
 	return w->stop != STOP_NONE;
 }
 
@@ -348,20 +378,21 @@ static long native_step(u32 i, struct native_walk *w)
  * innermost first, and counts them. They begin at the registers with which the
  * task entered the kernel. e->head says why they end.
  */
-global_fn u32 walk_native(struct code_map_list *list, struct native_scratch *s, struct stack_event *e, u32 at)
+global_fn u32 walk_native(u32 maps_id, struct native_scratch *s, struct stack_event *e, u32 at)
 {
 	struct native_walk w = {};
 	void *regs;
 	u64 rounds;
 
-	if (!list || !s || !e || at > MAX_KERNEL)
+	if (!s || !e || at > MAX_KERNEL)
 		return 0;
 	regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	if (bpf_probe_read_kernel(s->regs, sizeof(s->regs), regs)) {
 		e->head.native_stop = STOP_FAULT;
 		return 0;
 	}
-	w.list = list;
+	window_open(&s->stack, WINDOW_UP);
+	w.maps_id = maps_id;
 	w.s = s;
 	w.out = e->words + at;
 	w.f.exact = w.f.fp_known = w.f.first = 1;

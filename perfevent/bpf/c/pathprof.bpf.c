@@ -6,7 +6,7 @@
  *   on_*     tp_btf      switch, waking, fork, exec, exit, rename
  *   *_enter  tp_btf      interrupt context (context.h), no output
  *
- * Maps: events (ring per CPU), losses, contexts, rooms, scratches (per CPU);
+ * Maps: events (ring per CPU), losses, contexts, rooms, *_scratches (per CPU);
  * processes (written by user space, copied at fork) and threads (a cache, by
  * thread number, removed at exit). Both hash maps are allocated up front: no
  * memory is allocated in an interrupt. A full processes map leaves new children
@@ -47,6 +47,7 @@ int sample(struct perf_ctx *ctx)
 	struct loss *loss = loss_here();
 	struct py_process *p;
 	struct stack_event *e;
+	int kernel;
 
 	if (!loss)
 		return 0;
@@ -63,13 +64,14 @@ int sample(struct perf_ctx *ctx)
 		return 0;
 	e->event.time = bpf_ktime_get_ns();
 	e->event.kind = EVENT_SAMPLE;
-	e->event.flags = FLAG_STACK | (in_kernel(ctx) ? FLAG_KERNEL : 0);
+	kernel = in_kernel(ctx);
+	e->event.flags = FLAG_STACK | (kernel ? FLAG_KERNEL : 0);
 	e->event.value = ctx->sample_period;
 	/* A clock counter's own timer is on top of the stack of contexts. */
 	context_at(&e->event, 1);
 	e->event.pid = tgid;
 	e->event.tid = (u32)id;
-	emit(ctx, e, take_stack(ctx, e, p, room), EVENT_SAMPLE);
+	emit(ctx, e, take_stack(ctx, e, p, room, !kernel), EVENT_SAMPLE);
 	return 0;
 }
 
@@ -123,7 +125,7 @@ int on_switch(u64 *ctx)
 	if (p && !ctx[0] && e->event.state && !(e->event.state & 0x30)) {
 		if (may_take_stack(prev->pid, e->event.time)) {
 			e->event.flags |= FLAG_STACK;
-			emit(ctx, e, take_stack(ctx, e, p, room), EVENT_SWITCH);
+			emit(ctx, e, take_stack(ctx, e, p, room, 0), EVENT_SWITCH);
 			return 0;
 		}
 		struct loss *loss = loss_here();

@@ -11,6 +11,7 @@
 #define PATHPROF_PYTHON_H
 
 #include "event.h"
+#include "window.h"
 
 enum process_flags {
 	PROCESS_TARGET = 1, /* its threads have paths */
@@ -42,6 +43,7 @@ struct py_process {
 	u32 code_line_table;
 	u32 code_bytes;
 	u32 code_size; /* bytes to read of a code object */
+	u32 thread_size; /* bytes to read of a thread state, at most STATE_BYTES */
 };
 
 /* pyframes.Style */
@@ -52,8 +54,9 @@ struct py_process {
 
 #define NO_FIELD 0xffffffff
 
-#define FRAME_BYTES 128
+#define FRAME_BYTES WINDOW_ROOM
 #define CODE_BYTES 256
+#define STATE_BYTES 256
 #define MAX_THREADS 1024
 
 /* What is remembered of a thread of a Python process. */
@@ -63,6 +66,8 @@ struct py_thread {
 	u64 bucket_time; /* blocked stacks: see take_blocked_stack */
 	u32 bucket;
 	u32 tgid;
+	u32 inner_tid; /* its number in its own pid namespace */
+	u32 reserved;
 };
 
 struct {
@@ -79,10 +84,27 @@ struct {
 	__type(value, struct py_thread);
 } threads SEC(".maps");
 
-/* Room for one frame and one code object. */
+/*
+ * Code objects met in this walk: a function that calls itself, or is called from
+ * many frames, is read once. Nothing is kept from walk to walk: a code object can
+ * be freed and its memory used by another one.
+ */
+#define CODE_SLOTS 256
+
+struct py_code {
+	u64 code;
+	u64 line_table;
+	u32 first_line;
+	u32 walk; /* number of the walk that read it */
+};
+
+/* One room per CPU and use, see stack.h. */
 struct py_scratch {
-	u8 frame[FRAME_BYTES];
+	struct window frames;
+	u8 state[STATE_BYTES]; /* head of the thread state */
 	u8 code[CODE_BYTES];
+	u32 walk;
+	struct py_code codes[CODE_SLOTS];
 };
 
 inlined u64 user_word(u64 addr)
@@ -153,50 +175,99 @@ inlined u64 find_thread_state(struct py_process *p, struct py_thread *t, u32 tid
 	return t->state;
 }
 
-/* thread_state returns the current thread's PyThreadState, 0 if it has none. */
-global_fn u64 thread_state(struct py_process *p, struct py_thread *t, u64 now)
+/* state_word reads a word of the thread state in s->state. */
+inlined u64 state_word(struct py_scratch *s, u64 state, u32 off)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	u32 tid = inner_tid(task);
-	u64 pointer = 0;
+	if (off > STATE_BYTES - 8)
+		return user_word(state + off);
+	return *(u64 *)(s->state + off);
+}
 
-	if (!p || !t)
+/* take_state copies a thread state's head to s, and tells whether it is the thread's. */
+inlined int take_state(struct py_process *p, struct py_scratch *s, u64 state, u32 tid, u64 pointer)
+{
+	u32 size = p->thread_size;
+
+	if (size > STATE_BYTES)
+		size = STATE_BYTES;
+	/* Not more than is needed: the next page may never have been touched. */
+	if (bpf_probe_read_user(s->state, size, (void *)state))
 		return 0;
+	if (p->thread_native_id != NO_FIELD)
+		return state_word(s, state, p->thread_native_id) == tid;
+	return state_word(s, state, p->thread_id) == pointer;
+}
+
+/*
+ * thread_state copies the current thread's PyThreadState to s and returns its
+ * address, 0 if it has none.
+ */
+global_fn u64 thread_state(struct py_process *p, struct py_thread *t, struct py_scratch *s, u64 now)
+{
+	u64 pointer = 0, state;
+	u32 tid;
+
+	if (!p || !t || !s)
+		return 0;
+	tid = t->inner_tid;
 	if (p->thread_native_id == NO_FIELD)
-		pointer = thread_pointer(task);
+		pointer = thread_pointer(bpf_get_current_task_btf());
 	/* The memory may have been freed and used again: ask each time. */
-	if (t->state && is_state_of(p, t->state, tid, pointer))
+	if (t->state && take_state(p, s, t->state, tid, pointer))
 		return t->state;
 	if (!t->state && now < t->retry_time)
 		return 0;
-	return find_thread_state(p, t, tid, pointer, now);
+	state = find_thread_state(p, t, tid, pointer, now);
+	return state && take_state(p, s, state, tid, pointer) ? state : 0;
 }
 
-inlined u64 field_word(u8 *base, u32 off, u32 limit)
+/* frame_word reads a word of the frame at w->bytes + at. */
+inlined u64 frame_word(struct window *w, u32 at, u32 off)
 {
-	if (off > limit - 8)
+	if (at > WINDOW_PAGE || off > FRAME_BYTES - 8)
 		return 0;
-	return *(u64 *)(base + off);
-}
-
-/* lasti_of gives the byte offset of the executing instruction. */
-inlined s32 lasti_of(struct py_process *p, struct py_scratch *s, u64 code)
-{
-	u64 word = field_word(s->frame, p->frame_instr, FRAME_BYTES);
-
-	if (p->style == STYLE_LASTI_BYTE)
-		return (s32)word;
-	if (p->style == STYLE_LASTI_UNIT)
-		return (s32)word * 2; /* 3.10 counts code units; -1 stays before the first */
-	return (s32)(word - code - p->code_bytes);
+	return *(u64 *)(w->bytes + at + off);
 }
 
 /* frame_byte reads a one-byte field, e.g. owner. */
-inlined u32 frame_byte(struct py_scratch *s, u32 off)
+inlined u32 frame_byte(struct window *w, u32 at, u32 off)
 {
-	if (off > FRAME_BYTES - 1)
+	if (at > WINDOW_PAGE || off > FRAME_BYTES - 1)
 		return NO_FIELD;
-	return s->frame[off];
+	return w->bytes[at + off];
+}
+
+/* lasti_of gives the byte offset of the executing instruction. */
+inlined s32 lasti_of(struct py_process *p, u64 instr, u64 code)
+{
+	if (p->style == STYLE_LASTI_BYTE)
+		return (s32)instr;
+	if (p->style == STYLE_LASTI_UNIT) /* 3.10 counts code units; -1: not begun */
+		return (s32)instr < 0 ? -1 : (s32)instr * 2;
+	return (s32)(instr - code - p->code_bytes);
+}
+
+/* read_code puts a code object's identity into its slot. */
+global_fn u32 read_code(struct py_process *p, struct py_scratch *s, struct py_code *c, u64 code)
+{
+	u32 size, line, table;
+
+	if (!p || !s || !c)
+		return STOP_FAULT;
+	size = p->code_size;
+	line = p->code_first_line;
+	table = p->code_line_table;
+	if (size > CODE_BYTES)
+		size = CODE_BYTES;
+	if (line > CODE_BYTES - 4 || table > CODE_BYTES - 8)
+		return STOP_UNSUPPORTED;
+	if (bpf_probe_read_user(s->code, size, (void *)code))
+		return STOP_FAULT;
+	c->code = code;
+	c->line_table = *(u64 *)(s->code + table);
+	c->first_line = *(u32 *)(s->code + line);
+	c->walk = s->walk;
+	return STOP_NONE;
 }
 
 struct py_walk {
@@ -208,27 +279,25 @@ struct py_walk {
 	enum stop stop;
 };
 
-/* append_frame writes the frame that lies in w->s->frame to out. */
-inlined enum stop append_frame(struct py_process *p, struct py_scratch *s, struct py_frame *out)
+/* append_frame writes the frame at s->frames.bytes + at to out. */
+inlined u32 append_frame(struct py_process *p, struct py_scratch *s, u32 at, struct py_frame *out)
 {
-	u64 code = field_word(s->frame, p->frame_code, FRAME_BYTES);
-	u32 size = p->code_size;
-	u32 line = p->code_first_line;
-	u32 entry;
+	u64 code = frame_word(&s->frames, at, p->frame_code);
+	struct py_code *c = &s->codes[((code >> 4) ^ (code >> 12)) % CODE_SLOTS];
+	u32 entry, stop;
 
-	if (size > CODE_BYTES)
-		size = CODE_BYTES;
-	if (bpf_probe_read_user(s->code, size, (void *)code))
-		return STOP_FAULT;
-	if (line > CODE_BYTES - 4)
-		return STOP_UNSUPPORTED;
+	if (c->code != code || c->walk != s->walk) {
+		stop = read_code(p, s, c, code);
+		if (stop != STOP_NONE)
+			return stop;
+	}
 	entry = p->style <= STYLE_LASTI_UNIT;
 	if (p->frame_entry != NO_FIELD)
-		entry = frame_byte(s, p->frame_entry) == 1;
+		entry = frame_byte(&s->frames, at, p->frame_entry) == 1;
 	out->code = code;
-	out->line_table = field_word(s->code, p->code_line_table, CODE_BYTES);
-	out->first_line = *(u32 *)(s->code + line);
-	out->lasti = (s32)((u32)lasti_of(p, s, code) << 1) | entry;
+	out->line_table = c->line_table;
+	out->first_line = c->first_line;
+	out->lasti = (s32)((u32)lasti_of(p, frame_word(&s->frames, at, p->frame_instr), code) << 1) | entry;
 	return STOP_NONE;
 }
 
@@ -237,7 +306,7 @@ static long walk_step(u32 i, struct py_walk *w)
 {
 	struct py_process *p = w->p;
 	struct py_scratch *s = w->s;
-	u32 n = w->n, size = p->frame_size;
+	u32 n = w->n, size = p->frame_size, at;
 
 	if (!w->frame) {
 		w->stop = STOP_COMPLETE;
@@ -245,19 +314,20 @@ static long walk_step(u32 i, struct py_walk *w)
 	}
 	if (size > FRAME_BYTES)
 		size = FRAME_BYTES;
-	if (bpf_probe_read_user(s->frame, size, (void *)w->frame)) {
+	at = window_find(&s->frames, w->frame, size);
+	if (at > WINDOW_PAGE) {
 		w->stop = STOP_FAULT;
 		return 1;
 	}
-	w->frame = field_word(s->frame, p->frame_back, FRAME_BYTES);
-	if (p->frame_owner != NO_FIELD && frame_byte(s, p->frame_owner) == p->owner_cstack) {
+	w->frame = frame_word(&s->frames, at, p->frame_back);
+	if (p->frame_owner != NO_FIELD && frame_byte(&s->frames, at, p->frame_owner) == p->owner_cstack) {
 		if (n > 0 && n <= MAX_PYTHON)
 			w->out[n - 1].lasti |= FRAME_ENTRY;
 		return 0;
 	}
 	if (n >= MAX_PYTHON)
 		return 1;
-	w->stop = append_frame(p, s, &w->out[n]);
+	w->stop = append_frame(p, s, at, &w->out[n]);
 	if (w->stop != STOP_NONE)
 		return 1;
 	w->n = n + 1;
@@ -265,8 +335,8 @@ static long walk_step(u32 i, struct py_walk *w)
 }
 
 /*
- * walk_python writes at most MAX_PYTHON frames of the thread state to e->words
- * from at on, innermost first, and counts them. e->head says why they end. Shims
+ * walk_python writes at most MAX_PYTHON frames of the thread state, which
+ * thread_state has copied to s, to e->words from at on, innermost first, and counts them. e->head says why they end. Shims
  * take rounds, too.
  */
 global_fn u32 walk_python(struct py_process *p, struct py_scratch *s, u64 state, struct stack_event *e, u32 at)
@@ -276,13 +346,17 @@ global_fn u32 walk_python(struct py_process *p, struct py_scratch *s, u64 state,
 
 	if (!p || !s || !e || at > MAX_KERNEL + MAX_NATIVE)
 		return 0;
+	s->walk++;
+	window_open(&s->frames, WINDOW_DOWN);
 	w.p = p;
 	w.s = s;
 	w.out = (struct py_frame *)(e->words + at);
-	w.frame = user_word(state + p->thread_frame);
-	if (p->cframe_current != NO_FIELD)
-		w.frame = user_word(w.frame + p->cframe_current);
-	repeat(rounds, 2 * MAX_PYTHON, walk_step, &w);
+	w.frame = state_word(s, state, p->thread_frame);
+	if (p->cframe_current != NO_FIELD &&
+	    bpf_probe_read_user(&w.frame, sizeof(w.frame), (void *)w.frame + p->cframe_current))
+		w.stop = STOP_FAULT;
+	else
+		repeat(rounds, 2 * MAX_PYTHON, walk_step, &w);
 	if (w.stop == STOP_NONE)
 		w.stop = w.frame ? STOP_DEPTH : STOP_COMPLETE;
 	e->head.python_stop = w.stop;

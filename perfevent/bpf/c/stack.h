@@ -18,17 +18,19 @@ struct {
 	__type(value, struct stack_event);
 } rooms SEC(".maps");
 
-struct scratch {
-	struct py_scratch python;
-	struct native_scratch native;
-};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct py_scratch);
+} py_scratches SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);
 	__type(key, u32);
-	__type(value, struct scratch);
-} scratches SEC(".maps");
+	__type(value, struct native_scratch);
+} native_scratches SEC(".maps");
 
 /* addresses takes one part of the stack with the kernel's own walk. */
 inlined u32 addresses(void *ctx, void *out, u32 size, u64 flags, u8 *stop)
@@ -49,6 +51,7 @@ inlined struct py_thread *thread_here(void)
 		struct py_thread fresh = {};
 
 		fresh.tgid = bpf_get_current_pid_tgid() >> 32;
+		fresh.inner_tid = inner_tid(bpf_get_current_task_btf());
 		bpf_map_update_elem(&threads, &tid, &fresh, BPF_ANY);
 		t = bpf_map_lookup_elem(&threads, &tid);
 	}
@@ -63,23 +66,17 @@ inlined u32 python_part(struct py_process *p, struct py_scratch *s, struct stack
 
 	e->head.python_stop = STOP_NO_THREAD;
 	if (t)
-		state = thread_state(p, t, e->event.time);
+		state = thread_state(p, t, s, e->event.time);
 	return state ? walk_python(p, s, state, e, at) : 0;
 }
 
 /* native_part walks by tables where the process has them, else by frame pointer. */
 inlined u32 native_part(void *ctx, struct py_process *p, struct native_scratch *s, struct stack_event *e, u32 at)
 {
-	struct code_map_list *list = 0;
 	u32 n;
 
-	if (p && p->maps_id) {
-		u32 id = p->maps_id;
-
-		list = bpf_map_lookup_elem(&code_maps, &id);
-	}
-	if (list)
-		return walk_native(list, s, e, at);
+	if (p && p->maps_id)
+		return walk_native(p->maps_id, s, e, at);
 	n = addresses(ctx, e->words + at, MAX_NATIVE * 8, BPF_F_USER_STACK, &e->head.native_stop);
 	if (n > 0)
 		e->words[at] |= NATIVE_EXACT;
@@ -90,29 +87,32 @@ inlined u32 native_part(void *ctx, struct py_process *p, struct native_scratch *
 
 /*
  * take_stack fills e's stack and returns the bytes to send. p is the process'
- * entry, NULL if there is none.
+ * entry, NULL if there is none; in_user: there is no kernel part.
  */
-inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u32 room)
+inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u32 room, int in_user)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct scratch *s = bpf_map_lookup_elem(&scratches, &room);
-	u32 kernel, native = 0, python = 0;
+	struct native_scratch *native_room = bpf_map_lookup_elem(&native_scratches, &room);
+	struct py_scratch *python_room = bpf_map_lookup_elem(&py_scratches, &room);
+	u32 kernel = 0, native = 0, python = 0;
 	u64 size;
 
-	if (!s)
+	if (!native_room || !python_room)
 		return sizeof(e->event) + sizeof(e->head);
 	e->head.native_stop = STOP_NONE;
 	e->head.python_stop = STOP_NO_INTERP;
-	kernel = addresses(ctx, e->words, MAX_KERNEL * 8, 0, &e->head.kernel_stop);
+	e->head.kernel_stop = STOP_COMPLETE;
+	if (!in_user)
+		kernel = addresses(ctx, e->words, MAX_KERNEL * 8, 0, &e->head.kernel_stop);
 	if (kernel > MAX_KERNEL)
 		kernel = MAX_KERNEL;
 	if (!(task->flags & PF_KTHREAD)) {
-		native = native_part(ctx, p, &s->native, e, kernel);
+		native = native_part(ctx, p, native_room, e, kernel);
 		if (native > MAX_NATIVE)
 			native = MAX_NATIVE;
 	}
 	if (p && (p->flags & PROCESS_PYTHON)) {
-		python = python_part(p, &s->python, e, kernel + native);
+		python = python_part(p, python_room, e, kernel + native);
 		if (python > MAX_PYTHON)
 			python = MAX_PYTHON;
 	}
