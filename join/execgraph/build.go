@@ -72,7 +72,7 @@ func Build(opt Options, slabs []Slab, begin, end int64, workers int) (*Graph, er
 		b.merge(r.unit)
 		<-room
 	}
-	return b.Graph(begin, end), nil
+	return b.graph(begin, end, true), nil
 }
 
 // read adds all events of a slab, or those before done is closed.

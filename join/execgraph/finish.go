@@ -38,7 +38,7 @@ func (g *Graph) addTask(l *line, i int, tid int32, lost []LossSpan) bool {
 	} else if t.End <= t.Begin {
 		return false
 	}
-	k := track{creator: -1}
+	k := track{creator: -1, spans: make([]span, 0, len(spans)+1)}
 	for j := range spans {
 		end := gen.end
 		if j+1 < len(spans) {

@@ -170,7 +170,11 @@ func (g *Graph) turn(turns []turn, i int) Turn {
 
 // Graph returns the graph of the events so far, closed at the window [begin,
 // end). More events may follow, for a later graph.
-func (b *Builder) Graph(begin, end int64) *Graph {
+func (b *Builder) Graph(begin, end int64) *Graph { return b.graph(begin, end, false) }
+
+// graph lets go of what the builder holds as soon as the graph has it, if it is
+// the last.
+func (b *Builder) graph(begin, end int64, last bool) *Graph {
 	end = max(begin, end)
 	g := &Graph{Begin: begin, End: end, Host: b.opt.Host, Loss: b.loss,
 		index: make(map[sched.TaskID]int32), lanes: make(map[int32][]turn)}
@@ -188,6 +192,9 @@ func (b *Builder) Graph(begin, end int64) *Graph {
 			if g.addTask(l, i, tid, lost) {
 				creators = append(creators, l.gens[i].creator)
 			}
+		}
+		if last {
+			delete(b.lines, tid)
 		}
 	}
 	g.link(creators)
