@@ -25,6 +25,18 @@ type Offsets struct {
 	InterpNext        uint32 // PyInterpreterState.next
 	InterpThreadsHead uint32 // PyInterpreterState.threads.head, tstate_head
 
+	// The GIL: one structure in _PyRuntimeState up to 3.11, one that
+	// PyInterpreterState points to from 3.12 on. The other offset is NoField.
+	RuntimeGIL uint32 // _PyRuntimeState.ceval.gil
+	InterpGIL  uint32 // PyInterpreterState.ceval.gil
+	GILHolder  uint32 // _gil_runtime_state.last_holder
+	GILLocked  uint32 // _gil_runtime_state.locked: 1 while a thread has it
+
+	// Whether garbage is being collected, an int: for all interpreters in 3.8, of
+	// each from 3.9 on. The other offset is NoField.
+	RuntimeCollecting uint32 // _PyRuntimeState.gc.collecting
+	InterpCollecting  uint32 // PyInterpreterState.gc.collecting
+
 	ThreadNext     uint32 // PyThreadState.next
 	ThreadInterp   uint32 // PyThreadState.interp
 	ThreadFrame    uint32 // PyThreadState.frame, .cframe or .current_frame

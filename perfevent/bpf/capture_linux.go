@@ -217,6 +217,14 @@ func setPython(v *pathprofPyProcess, p *Python) {
 		v.ThreadSize = max(v.ThreadSize, o.ThreadNativeID+8)
 	}
 	v.CodeSize = max(o.CodeFirstLine+4, o.CodeLineTable+8)
+	v.ThreadInterp, v.InterpGil, v.InterpCollecting = o.ThreadInterp, o.InterpGIL, o.InterpCollecting
+	v.GilHolder, v.GilLocked = o.GILHolder, o.GILLocked
+	if o.RuntimeGIL != pyframes.NoField {
+		v.Gil = p.RuntimeAddr + uint64(o.RuntimeGIL)
+	}
+	if o.RuntimeCollecting != pyframes.NoField {
+		v.Collecting = p.RuntimeAddr + uint64(o.RuntimeCollecting)
+	}
 }
 
 // RemoveProcess forgets a process; it is no error if it was not known.

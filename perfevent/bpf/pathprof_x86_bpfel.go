@@ -68,7 +68,7 @@ type pathprofEvent struct {
 	OtherPid int32
 	OtherTid int32
 	State    uint32
-	Reserved uint32
+	Status   uint32
 }
 
 type pathprofEventFlags uint32
@@ -142,6 +142,8 @@ type pathprofPyFrame struct {
 type pathprofPyProcess struct {
 	_                 structs.HostLayout
 	InterpretersHead  uint64
+	Gil               uint64
+	Collecting        uint64
 	Flags             pathprofProcessFlags
 	MapsId            uint32
 	Style             uint32
@@ -164,6 +166,12 @@ type pathprofPyProcess struct {
 	CodeBytes         uint32
 	CodeSize          uint32
 	ThreadSize        uint32
+	ThreadInterp      uint32
+	InterpGil         uint32
+	GilHolder         uint32
+	GilLocked         uint32
+	InterpCollecting  uint32
+	_                 [4]byte
 }
 
 type pathprofPyScratch struct {

@@ -66,6 +66,15 @@ enum event_flags {
 	FLAG_KERNEL = 8,  /* sample: the CPU was in kernel mode */
 };
 
+/* Same numbers as recording.GIL; the bit says that garbage is being collected. */
+enum status {
+	STATUS_GIL_UNKNOWN,
+	STATUS_GIL_OWN, /* the thread has it */
+	STATUS_GIL_OTHER, /* another has it */
+	STATUS_GIL_FREE, /* nobody has it */
+	STATUS_COLLECTING = 0x80,
+};
+
 struct event {
 	u64 time; /* CLOCK_MONOTONIC, ns */
 	u64 value; /* sample: the period; exec: the old thread number */
@@ -76,7 +85,7 @@ struct event {
 	s32 pid, tid;
 	s32 other_pid, other_tid;
 	u32 state; /* switch: as sched_switch prints it */
-	u32 reserved;
+	enum status status; /* of the thread whose stack follows */
 };
 
 struct named_event {

@@ -119,6 +119,7 @@ int on_switch(u64 *ctx)
 	e->event.value = 0;
 	e->event.flags = ctx[0] ? FLAG_PREEMPT : 0;
 	e->event.state = report_state(raw);
+	e->event.status = STATUS_GIL_UNKNOWN;
 	set_task(&e->event, prev);
 	set_other(&e->event, next);
 	/* Only a blocked thread's stack belongs to a wait; a dead one has none. */

@@ -22,6 +22,8 @@ enum process_flags {
 /* One process: flags, its code mappings, and pyframes.Offsets field by field. */
 struct py_process {
 	u64 interpreters_head; /* address of _PyRuntime.interpreters.head */
+	u64 gil; /* address of the one GIL (3.11 and older), else 0 */
+	u64 collecting; /* address of the one flag (3.8 and older), else 0 */
 	enum process_flags flags;
 	u32 maps_id; /* key into code_maps, 0: native frames by frame pointer */
 	u32 style;	       /* pyframes.Style */
@@ -44,6 +46,11 @@ struct py_process {
 	u32 code_bytes;
 	u32 code_size; /* bytes to read of a code object */
 	u32 thread_size; /* bytes to read of a thread state, at most STATE_BYTES */
+	u32 thread_interp;
+	u32 interp_gil; /* a pointer; NO_FIELD before 3.12 and without a GIL */
+	u32 gil_holder;
+	u32 gil_locked; /* NO_FIELD: somebody has it where holder is not 0 (3.6) */
+	u32 interp_collecting; /* NO_FIELD before 3.9 */
 };
 
 /* pyframes.Style */
@@ -114,6 +121,58 @@ inlined u64 user_word(u64 addr)
 	if (bpf_probe_read_user(&word, sizeof(word), (void *)addr))
 		return 0;
 	return word;
+}
+
+/*
+ * gil_of returns the address of the GIL that belongs to a thread state, 0 if it
+ * is not known or the build has none. It tells the GILs of a process apart.
+ */
+inlined u64 gil_of(struct py_process *p, u64 state)
+{
+	if (p->gil || p->interp_gil == NO_FIELD)
+		return p->gil;
+	return user_word(user_word(state + p->thread_interp) + p->interp_gil);
+}
+
+/*
+ * gil_holder reads who has a GIL: the address of a thread state, or 0 for
+ * nobody. It returns 1 if that is known. last_holder stays when the GIL is
+ * released, so locked counts; it is -1 before the first thread (Python/ceval_gil.c).
+ * For an instruction or two a thread that takes it has set locked, not last_holder.
+ */
+inlined int gil_holder(struct py_process *p, u64 gil, u64 *holder)
+{
+	s32 locked = 1;
+
+	*holder = 0;
+	if (!gil)
+		return 0;
+	if (p->gil_locked != NO_FIELD &&
+	    bpf_probe_read_user(&locked, sizeof(locked), (void *)(gil + p->gil_locked)))
+		return 0;
+	if (locked != 1)
+		return 1;
+	return !bpf_probe_read_user(holder, sizeof(*holder), (void *)(gil + p->gil_holder));
+}
+
+/* python_status gives the GIL and garbage collection as they are for a state. */
+inlined enum status python_status(struct py_process *p, u64 state)
+{
+	u64 at = p->collecting, holder;
+	enum status status = STATUS_GIL_OTHER;
+	s32 collecting = 0;
+
+	if (!gil_holder(p, gil_of(p, state), &holder))
+		return STATUS_GIL_UNKNOWN;
+	if (!holder)
+		status = STATUS_GIL_FREE;
+	if (holder != state)
+		return status;
+	if (!at && p->interp_collecting != NO_FIELD)
+		at = user_word(state + p->thread_interp) + p->interp_collecting;
+	if (at && !bpf_probe_read_user(&collecting, sizeof(collecting), (void *)at) && collecting == 1)
+		return STATUS_GIL_OWN | STATUS_COLLECTING;
+	return STATUS_GIL_OWN;
 }
 
 inlined int is_state_of(struct py_process *p, u64 state, u32 tid, u64 pointer)

@@ -67,6 +67,8 @@ inlined u32 python_part(struct py_process *p, struct py_scratch *s, struct stack
 	e->head.python_stop = STOP_NO_THREAD;
 	if (t)
 		state = thread_state(p, t, s, e->event.time);
+	if (state)
+		e->event.status = python_status(p, state);
 	return state ? walk_python(p, s, state, e, at) : 0;
 }
 
@@ -101,6 +103,7 @@ inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u
 		return sizeof(e->event) + sizeof(e->head);
 	e->head.native_stop = STOP_NONE;
 	e->head.python_stop = STOP_NO_INTERP;
+	e->event.status = STATUS_GIL_UNKNOWN;
 	e->head.kernel_stop = STOP_COMPLETE;
 	if (!in_user)
 		kernel = addresses(ctx, e->words, MAX_KERNEL * 8, 0, &e->head.kernel_stop);
