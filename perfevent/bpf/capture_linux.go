@@ -26,6 +26,9 @@ type Config struct {
 	BufferBytes int
 	// StacksPerSecond that one thread's waits leave at most; 0 is 1000.
 	StacksPerSecond int
+	// Costs clocks the parts of each sample's stack for [Capture.Costs], which
+	// itself costs four readings of the clock a sample.
+	Costs bool
 }
 
 // Process is what the programs need to know of a process.
@@ -95,6 +98,11 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if cfg.OnlyTargets {
 		if err := spec.Variables[pathprofVarOnlyTargets].Set(uint8(1)); err != nil {
 			return fmt.Errorf("set scope: %w", err)
+		}
+	}
+	if cfg.Costs {
+		if err := spec.Variables[pathprofVarMeasureCosts].Set(uint8(1)); err != nil {
+			return fmt.Errorf("set cost measurement: %w", err)
 		}
 	}
 	if cfg.StacksPerSecond > 0 {
@@ -170,10 +178,7 @@ func (c *Capture) attach() error {
 // AttachCounter lets the overflows of a perf event take samples. The event must
 // be a per-CPU one with a sampling period.
 func (c *Capture) AttachCounter(fd int) error {
-	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, c.objects.Sample.FD()); err != nil {
-		return fmt.Errorf("attach the sampler to a counter: %w", err)
-	}
-	return nil
+	return attachCounter(fd, c.objects.Sample)
 }
 
 // SetProcess makes a process known, or changes what is known of it.

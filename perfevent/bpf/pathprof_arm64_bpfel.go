@@ -55,6 +55,14 @@ type pathprofContextStack struct {
 	_ [4]byte
 }
 
+type pathprofCost struct {
+	_       structs.HostLayout
+	Samples uint64
+	Kernel  uint64
+	Native  uint64
+	Python  uint64
+}
+
 type pathprofEvent struct {
 	_        structs.HostLayout
 	Time     uint64
@@ -273,6 +281,7 @@ type pathprofUnwindRule struct {
 const (
 	pathprofMapCodeMaps        = "code_maps"
 	pathprofMapContexts        = "contexts"
+	pathprofMapCosts           = "costs"
 	pathprofMapEvents          = "events"
 	pathprofMapLosses          = "losses"
 	pathprofMapNativeScratches = "native_scratches"
@@ -298,6 +307,7 @@ const (
 	pathprofProgTimerEnter     = "timer_enter"
 	pathprofProgTimerLeave     = "timer_leave"
 	pathprofVarHasPrevState    = "has_prev_state"
+	pathprofVarMeasureCosts    = "measure_costs"
 	pathprofVarOnlyTargets     = "only_targets"
 	pathprofVarStacksPerSecond = "stacks_per_second"
 )
@@ -367,6 +377,7 @@ type pathprofProgramSpecs struct {
 type pathprofMapSpecs struct {
 	CodeMaps        *ebpf.MapSpec `ebpf:"code_maps"`
 	Contexts        *ebpf.MapSpec `ebpf:"contexts"`
+	Costs           *ebpf.MapSpec `ebpf:"costs"`
 	Events          *ebpf.MapSpec `ebpf:"events"`
 	Losses          *ebpf.MapSpec `ebpf:"losses"`
 	NativeScratches *ebpf.MapSpec `ebpf:"native_scratches"`
@@ -383,6 +394,7 @@ type pathprofMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type pathprofVariableSpecs struct {
 	HasPrevState    *ebpf.VariableSpec `ebpf:"has_prev_state"`
+	MeasureCosts    *ebpf.VariableSpec `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
 	StacksPerSecond *ebpf.VariableSpec `ebpf:"stacks_per_second"`
 }
@@ -409,6 +421,7 @@ func (o *pathprofObjects) Close() error {
 type pathprofMaps struct {
 	CodeMaps        *ebpf.Map `ebpf:"code_maps"`
 	Contexts        *ebpf.Map `ebpf:"contexts"`
+	Costs           *ebpf.Map `ebpf:"costs"`
 	Events          *ebpf.Map `ebpf:"events"`
 	Losses          *ebpf.Map `ebpf:"losses"`
 	NativeScratches *ebpf.Map `ebpf:"native_scratches"`
@@ -424,6 +437,7 @@ func (m *pathprofMaps) Close() error {
 	return _PathprofClose(
 		m.CodeMaps,
 		m.Contexts,
+		m.Costs,
 		m.Events,
 		m.Losses,
 		m.NativeScratches,
@@ -441,6 +455,7 @@ func (m *pathprofMaps) Close() error {
 // It can be passed to loadPathprofObjects or ebpf.CollectionSpec.LoadAndAssign.
 type pathprofVariables struct {
 	HasPrevState    *ebpf.Variable `ebpf:"has_prev_state"`
+	MeasureCosts    *ebpf.Variable `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`
 	StacksPerSecond *ebpf.Variable `ebpf:"stacks_per_second"`
 }

@@ -8,6 +8,7 @@
 /* Set by the loader before the programs are verified. */
 const volatile u8 only_targets = 0;	/* --scope process */
 const volatile u8 has_prev_state = 1;	/* sched_switch has a 4th argument (5.18) */
+const volatile u8 measure_costs = 0;	/* clock the parts of each sample's stack */
 const volatile u32 stacks_per_second = 1000; /* blocked stacks of one thread */
 
 /*
@@ -41,6 +42,24 @@ inlined struct loss *loss_here(void)
 
 	return bpf_map_lookup_elem(&losses, &zero);
 }
+
+/* Of one CPU: what the parts of a sample's stack took, in nanoseconds. */
+struct cost {
+	u64 samples;
+	u64 kernel;
+	u64 native;
+	u64 python;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cost);
+} costs SEC(".maps");
+
+/* cost_clock is 0 unless measure_costs is set: then the verifier removes all of it. */
+inlined u64 cost_clock(void) { return measure_costs ? bpf_ktime_get_ns() : 0; }
 
 inlined void emit(void *ctx, void *data, u64 size, u32 kind)
 {

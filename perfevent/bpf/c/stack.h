@@ -87,6 +87,20 @@ inlined u32 native_part(void *ctx, struct py_process *p, struct native_scratch *
 	return n;
 }
 
+/* add_cost adds the times between the parts of a sample's stack. */
+inlined void add_cost(u64 begin, u64 kernel, u64 native, u64 python)
+{
+	u32 zero = 0;
+	struct cost *c = bpf_map_lookup_elem(&costs, &zero);
+
+	if (!c)
+		return;
+	c->samples++;
+	c->kernel += kernel - begin;
+	c->native += native - kernel;
+	c->python += python - native;
+}
+
 /*
  * take_stack fills e's stack and returns the bytes to send. p is the process'
  * entry, NULL if there is none; in_user: there is no kernel part.
@@ -97,7 +111,7 @@ inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u
 	struct native_scratch *native_room = bpf_map_lookup_elem(&native_scratches, &room);
 	struct py_scratch *python_room = bpf_map_lookup_elem(&py_scratches, &room);
 	u32 kernel = 0, native = 0, python = 0;
-	u64 size;
+	u64 size, begin, after_kernel, after_native;
 
 	if (!native_room || !python_room)
 		return sizeof(e->event) + sizeof(e->head);
@@ -105,20 +119,26 @@ inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u
 	e->head.python_stop = STOP_NO_INTERP;
 	e->event.status = STATUS_GIL_UNKNOWN;
 	e->head.kernel_stop = STOP_COMPLETE;
+	begin = cost_clock();
 	if (!in_user)
 		kernel = addresses(ctx, e->words, MAX_KERNEL * 8, 0, &e->head.kernel_stop);
 	if (kernel > MAX_KERNEL)
 		kernel = MAX_KERNEL;
+	after_kernel = cost_clock();
 	if (!(task->flags & PF_KTHREAD)) {
 		native = native_part(ctx, p, native_room, e, kernel);
 		if (native > MAX_NATIVE)
 			native = MAX_NATIVE;
 	}
+	after_native = cost_clock();
 	if (p && (p->flags & PROCESS_PYTHON)) {
 		python = python_part(p, python_room, e, kernel + native);
 		if (python > MAX_PYTHON)
 			python = MAX_PYTHON;
 	}
+	/* Of processes that have both parts only: others would thin the means. */
+	if (measure_costs && room == ROOM_SAMPLE && python)
+		add_cost(begin, after_kernel, after_native, cost_clock());
 	e->head.kernel = kernel;
 	e->head.native = native;
 	e->head.python = python;
