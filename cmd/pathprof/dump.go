@@ -99,12 +99,7 @@ func (d *dumper) samples(ctx context.Context, src recording.Source) error {
 	if err != nil {
 		return fmt.Errorf("read frames: %w", err)
 	}
-	frame := func(id uint32) *recording.Frame {
-		if int64(id) >= int64(len(frames)) || frames[id].ID == 0 {
-			return nil
-		}
-		return &frames[id]
-	}
+	frame := frameOf(frames)
 	folded := make([]string, len(stacks)) // as they are first met
 	n := 0
 	for s, err := range src.Samples() {
@@ -127,6 +122,16 @@ func (d *dumper) samples(ctx context.Context, src recording.Source) error {
 		}
 	}
 	return nil
+}
+
+// frameOf finds frames by number; nil if there is none.
+func frameOf(frames []recording.Frame) func(uint32) *recording.Frame {
+	return func(id uint32) *recording.Frame {
+		if int64(id) >= int64(len(frames)) || frames[id].ID == 0 {
+			return nil
+		}
+		return &frames[id]
+	}
 }
 
 func (d *dumper) sample(s *recording.Sample, stack string) error {
