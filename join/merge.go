@@ -209,6 +209,9 @@ func (m *merger) judge() (v Verdict, zip bool, reason string) {
 	case len(m.runs) == 0:
 		// A kernel thread, a program without Python, or a Python part that
 		// could not be read at all: reason tells which.
+		if m.evals > 1 && python == "" {
+			reason = joinReasons(mismatch, reason)
+		}
 		return NativeOnly, false, reason
 	case python != "":
 		zip = m.evals >= len(m.runs) && countable

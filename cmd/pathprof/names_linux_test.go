@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pathprof/join"
+	"pathprof/perfevent/perftest"
+)
+
+// librarySource goes through extension modules of the standard library, for a
+// while each.
+const librarySource = `
+import hashlib, json, re, sqlite3, ssl, time
+def use_json():
+    json.loads(document)
+def use_re():
+    re.sub(r"(a+)+b", "c", text)
+def use_sqlite3():
+    db.execute("select count(*), sum(a.x * b.x) from t a, t b where a.x < b.x").fetchall()
+def use_hashlib():
+    hashlib.sha256(block).digest()
+def use_ssl():
+    ssl.RAND_bytes(1 << 20)
+document = json.dumps([{"a": i, "b": [1, 2.5, "x" * 20]} for i in range(2000)])
+text = "aaaaaaac" * 300
+block = b"x" * (4 << 20)
+db = sqlite3.connect(":memory:")
+db.execute("create table t(x)")
+db.executemany("insert into t values(?)", ((i,) for i in range(300)))
+print("ready", flush=True)
+while True:
+    for use in use_json, use_re, use_sqlite3, use_hashlib, use_ssl:
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:
+            use()
+`
+
+// within lists the native functions that samples show within a Python function,
+// and how many samples lie in it.
+func within(list []join.Stack, function string) (names map[string]bool, samples int) {
+	names = map[string]bool{}
+	for i := range list {
+		inside := false
+		for _, f := range slices.Backward(list[i].Frames) {
+			if f.Kind == join.KindPython {
+				inside = inside || f.Name == function
+			} else if inside && f.Kind == join.KindNative {
+				names[f.Name] = true
+			}
+		}
+		if inside {
+			samples++
+		}
+	}
+	return names, samples
+}
+
+// hasName tells whether a function has one of some words in its name.
+func hasName(names map[string]bool, words ...string) bool {
+	for name := range names {
+		if slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Functions of extension modules, and of the libraries they call, have names, and
+// are where they belong.
+func TestLibraryNames(t *testing.T) {
+	needRecorder(t)
+	for _, minor := range versions {
+		t.Run(minor, func(t *testing.T) {
+			child := perftest.StartSource(t, perftest.PythonPath(t, minor), "library", librarySource)
+			list := mergedStacks(t, recordChain(t, child), child.PID, join.FramesPython)
+			for function, words := range map[string][]string{
+				"use_json":    {"scan_once", "scanner_call", "scanstring"},
+				"use_re":      {"sre_", "pattern_sub"},
+				"use_sqlite3": {"pysqlite_", "sqlite3_step"},
+				"use_hashlib": {"EVP_", "_hashlib_", "sha256"},
+				"use_ssl":     {"_ssl_RAND", "RAND_bytes", "PySSL_RAND"},
+			} {
+				names, samples := within(list, function)
+				if samples < 5 || !hasName(names, words...) {
+					t.Errorf("%s: %d samples in %v, want %q", function, samples, names, words)
+				}
+				if hasName(names, "_PyEval_", "PyObject_Vectorcall", "cfunction_vectorcall") {
+					t.Errorf("%s: the interpreter's own ways of calling are not folded: %v", function, names)
+				}
+			}
+		})
+	}
+}
+
+// numpySource multiplies and sorts.
+const numpySource = `
+import numpy
+def multiply():
+    a @ a
+def order():
+    numpy.sort(b)
+a = numpy.ones((300, 300))
+b = numpy.random.default_rng(1).random(100000)
+print("ready", flush=True)
+while True:
+    multiply(); order()
+`
+
+// numpyOf finds an interpreter that has numpy.
+func numpyOf(t *testing.T) string {
+	t.Helper()
+	for _, minor := range versions {
+		if perftest.Python(minor).Unmet() != nil {
+			continue
+		}
+		python := perftest.PythonPath(t, minor)
+		if exec.Command(python, "-c", "import numpy").Run() == nil {
+			return python
+		}
+	}
+	t.Skip("needs an interpreter with numpy")
+	return ""
+}
+
+// numpy's functions have names, those of its threads' library, too.
+func TestNumpyNames(t *testing.T) {
+	needRecorder(t)
+	child := perftest.StartSource(t, numpyOf(t), "numpy_main", numpySource)
+	list := mergedStacks(t, recordChain(t, child), child.PID, join.FramesPython)
+	for function, words := range map[string][]string{
+		"multiply": {"gemm", "matmul", "DOUBLE_"},
+		"order":    {"sort"},
+	} {
+		if names, samples := within(list, function); samples < 5 || !hasName(names, words...) {
+			t.Errorf("%s: %d samples in %v, want %q", function, samples, names, words)
+		}
+	}
+}
+
+// A recording without names gets the same ones where the files are.
+func TestNamesOnAnalysis(t *testing.T) {
+	needRecorder(t)
+	child := perftest.StartSource(t, perftest.PythonPath(t, "3.11"), "library", librarySource)
+	cmd, dir := startRecorder(t, "-p", strconv.Itoa(child.PID), "-d", "1s", "--scope", "process", "--embed-symbols=false")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := size(filepath.Join(dir, "symbols.arrow")); n > 2000 {
+		t.Errorf("%d bytes of symbols", n)
+	}
+	names, samples := within(mergedStacks(t, dir, child.PID, join.FramesPython), "use_sqlite3")
+	if !hasName(names, "pysqlite_", "sqlite3_step") {
+		t.Errorf("%d samples in %v", samples, names)
+	}
+}
