@@ -76,7 +76,7 @@ func (c *imageCache) open(pid int32, m *proc.Mapping) *image {
 	if m.Path == vdsoName {
 		return openVDSO(pid, m)
 	}
-	im := &image{}
+	im := &image{code: codeFile{path: m.Path}}
 	f, err := proc.OpenMapped(int(pid), *m)
 	if err != nil {
 		f = openRegular(m.Path) // the process is gone

@@ -69,7 +69,7 @@ func (n *named) resolve() error {
 	var order []fileID
 	for i := range n.frames {
 		f := &n.frames[i]
-		if f.Kind != recording.FrameNative || f.Name != "" || f.BuildID == "" {
+		if f.Kind != recording.FrameNative || f.Name != "" && !isPlace(f.Name) || f.BuildID == "" {
 			continue
 		}
 		id := fileID{f.File, f.BuildID}
@@ -81,12 +81,15 @@ func (n *named) resolve() error {
 	var files []codeFile
 	for _, id := range order {
 		file, debug := id.open()
+		if file == nil && debug == nil && isPlace(n.frames[places[id][0].frame].Name) {
+			continue // they can at least be told apart
+		}
 		if file == nil && debug == nil {
 			n.absent = append(n.absent, printable(filepath.Base(id.path))+" (build id "+id.buildID+")")
 			continue
 		}
 		closeAll(file, debug)
-		files = append(files, codeFile{open: id.open, places: places[id]})
+		files = append(files, codeFile{path: id.path, open: id.open, places: places[id]})
 	}
 	slices.Sort(n.absent)
 	return symbolize(files, func(list []recording.Symbol) error {

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 
 	"pathprof/perfevent/recording"
 	"pathprof/unwind"
@@ -14,6 +17,7 @@ import (
 
 // codeFile is a file with code of which some places need names.
 type codeFile struct {
+	path string
 	// open returns the file and its separate debug file, nil where there is none.
 	open  func() (file, debug *os.File)
 	image io.ReaderAt // instead of a file: code that was in memory
@@ -64,7 +68,7 @@ func (f *codeFile) symbols() (out [][]recording.Symbol) {
 	if f.made != nil {
 		return f.madeSymbols()
 	}
-	n := namer{}
+	n := namer{base: filepath.Base(f.path)}
 	if f.image != nil {
 		n.symbols, _ = unwind.OpenSymbols(f.image)
 	} else {
@@ -105,13 +109,20 @@ func closeAll(files ...*os.File) {
 // namer names addresses of one file by its symbols and, where there are some,
 // its source lines.
 type namer struct {
+	base    string // of the file's path
 	symbols *unwind.Symbols
 	lines   *unwind.Lines
+	// functions of a stripped file, read when a place has no name.
+	file      io.ReaderAt
+	functions *unwind.Functions
 }
 
 // openFiles reads what the file and its debug file tell. Either alone will do;
 // what neither has stays an address.
 func (n *namer) openFiles(file, debug *os.File) {
+	if file != nil {
+		n.file = file
+	}
 	switch {
 	case file != nil && debug != nil:
 		var err error
@@ -139,19 +150,40 @@ func (n *namer) at(p codePlace) []recording.Symbol {
 			out = append(out, recording.Symbol{Frame: p.frame, Name: l.Function, File: l.File, Line: l.Line, FirstLine: l.FirstLine})
 		}
 	}
-	if n.symbols == nil {
-		return out
-	}
-	s, ok := n.symbols.Lookup(p.vaddr)
+	name, ok := n.function(p.vaddr)
 	switch {
 	case !ok:
 	case len(out) == 0:
-		out = append(out, recording.Symbol{Frame: p.frame, Name: s.Name})
+		out = append(out, recording.Symbol{Frame: p.frame, Name: name})
 	default:
-		out[len(out)-1].Name = s.Name
+		out[len(out)-1].Name = name
 	}
 	return out
 }
+
+// function names the function at an address; one without a name by its place in
+// the file, see [isPlace].
+func (n *namer) function(vaddr uint64) (string, bool) {
+	if n.symbols != nil {
+		if s, ok := n.symbols.Lookup(vaddr); ok {
+			return s.Name, true
+		}
+	}
+	if n.file == nil || n.lines != nil {
+		return "", false
+	}
+	if n.functions == nil {
+		var err error
+		if n.functions, err = unwind.OpenFunctions(n.file); err != nil {
+			n.functions = &unwind.Functions{}
+		}
+	}
+	start, ok := n.functions.Start(vaddr)
+	return fmt.Sprintf("[%s+%#x]", n.base, start), ok
+}
+
+// isPlace tells a name that is none: the place of a function in a stripped file.
+func isPlace(name string) bool { return strings.HasPrefix(name, "[") }
 
 // openDebug opens the separate debug file of a file, below a root such as that
 // of a process: by its build id, else by its link. nil if there is none.
