@@ -169,4 +169,7 @@ type Profile struct {
 	Reasons                  map[string]int64 // stop reasons of samples on the paths
 	OutsideWindow, OffThread int64            // samples that fell on no running segment
 	Warnings                 []string
+	// Aggregated: read back from sums. Each class has one segment then, and when
+	// it lay is not known.
+	Aggregated bool
 }

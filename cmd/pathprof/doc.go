@@ -74,6 +74,18 @@
 //	  go tool pprof -top out/path.pb.gz
 //	  go tool pprof -http=: out/01-running.pb.gz
 //
+// # Diff
+//
+// diff compares two recordings, or two folders of profiles, class by class and
+// function by function, per second of wall time or per request:
+//
+//	pathprof diff before.pathprof after.pathprof --requests 1200,1350
+//
+// A difference is called one if chance explains it badly, given how much the program
+// varies by itself from one 32nd of the recording to the next, how few samples there are, and how
+// many differences were looked at. Else it says how large one would have had to be.
+// go tool pprof -diff_base=a/path.pb.gz b/path.pb.gz subtracts the same times, without margins.
+//
 // # Text
 //
 // dump prints every event, or every sample with its stack, for other tools:

@@ -118,7 +118,7 @@ func newRootCommand(e *env) *cobra.Command {
 	root.SetUsageTemplate(usageTemplate)
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(newRecordCommand(e), newReportCommand(e), newPprofCommand(e),
-		newDumpCommand(e), newCheckCommand(e), newDemoCommand(e))
+		newDiffCommand(e), newDumpCommand(e), newCheckCommand(e), newDemoCommand(e))
 	return root
 }
 
