@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package vm is for tests only: it runs the privileged tests of this module and
+// a recording of real Python programs in emulated machines, with kernels and
+// processors that the machine at hand does not have.
+//
+//	PATHPROF_VM=short go test -v ./perfevent/perftest/vm    # one machine
+//	PATHPROF_VM=full  go test -v -timeout=30m ./perfevent/perftest/vm
+//	PATHPROF_VM=full  go test -v -run 'TestMatrix/arm64' ./perfevent/perftest/vm
+//
+// Kernels, CPython and busybox are Debian's packages, fetched by apt with a
+// state of its own (nothing of the machine's packages changes) into pathprof/vm
+// of the user's cache folder, and kept there; delete it to get newer ones. What
+// is needed: qemu-system-x86, qemu-system-arm, apt, dpkg-deb.
+//
+// A machine has one file system, the initramfs: the packages' files, the module's
+// tests compiled for its processor, and this package's own test binary as
+// /init. That reads /plan.json, runs its steps and reports on the console, one
+// JSON value a line behind a mark; what the kernel writes there is kept for the
+// message of a failure. Each step has a time limit inside the machine, and a
+// console that stays silent ends the machine from outside.
+//
+// Traps:
+//
+//   - Emulated time is the host's: a machine on a busy host sees long
+//     preemptions that it cannot explain. No step judges by wall time.
+//   - Emulated counters: qemu-system-aarch64 has a PMU that counts cycles (at a
+//     nominal 1 GHz, from the clock) and overflows; it has "instructions" only
+//     with -icount. x86 under emulation has none.
+//   - The kernel takes interrupts of emulated counters for dear and lowers
+//     kernel.perf_event_max_sample_rate step by step
+//     (perf_sample_event_took in kernel/events/core.c).
+//   - Images of arm64 may be compressed EFI programs (CONFIG_EFI_ZBOOT), which
+//     older QEMUs do not unpack.
+package vm

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// silence ends a machine whose console says nothing for so long. Steps have
+// shorter limits of their own.
+const silence = 5 * time.Minute
+
+// outcome is how a step of a machine ended.
+type outcome struct {
+	status         int
+	lines          []string
+	profile        *profile
+	passed, failed []string
+	skipped        map[string]string // test to reason
+	took           time.Duration
+}
+
+// machine is one run of an emulated machine.
+type machine struct {
+	release string
+	steps   map[string]*outcome
+	kernel  []string // warnings of the kernel
+	console []string // the last lines that are not messages
+	took    time.Duration
+}
+
+// emulator returns the command line for a processor.
+func emulator(arch, kernel, initrd string) []string {
+	args := []string{
+		"-accel", "tcg,thread=multi", "-smp", "2", "-m", "2560", "-nographic", "-nodefaults", "-no-reboot",
+		"-serial", "stdio", "-kernel", kernel, "-initrd", initrd, "-append",
+	}
+	// loglevel: only the kernel's last words; the rest is read from /dev/kmsg.
+	options := "rdinit=/init loglevel=1 panic=-1 "
+	if arch == "arm64" {
+		return append(append([]string{"qemu-system-aarch64", "-M", "virt", "-cpu", "max"}, args...), options+"console=ttyAMA0")
+	}
+	return append(append([]string{"qemu-system-x86_64", "-cpu", "max"}, args...), options+"console=ttyS0")
+}
+
+// boot runs a machine to its end. progress hears of each step.
+func boot(arch, kernel, initrd string, progress func(string)) (*machine, error) {
+	line := emulator(arch, kernel, initrd)
+	cmd := exec.Command(line[0], line[1:]...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	m := &machine{steps: map[string]*outcome{}}
+	start := time.Now()
+	watchdog := time.AfterFunc(silence, func() { cmd.Process.Kill() })
+	done, err := m.follow(out, func() { watchdog.Reset(silence) }, progress)
+	hung := !watchdog.Stop()
+	werr := cmd.Wait()
+	m.took = time.Since(start)
+	switch {
+	case hung:
+		err = fmt.Errorf("silent for %v", silence)
+	case err == nil && !done:
+		err = fmt.Errorf("ended before its plan (%v)", werr)
+	}
+	if err != nil {
+		return m, fmt.Errorf("machine: %w; the console's last lines:\n%s", err, strings.Join(m.console, "\n"))
+	}
+	return m, nil
+}
+
+// follow reads the console to its end and tells whether the plan was carried out.
+func (m *machine) follow(console io.Reader, alive func(), progress func(string)) (done bool, err error) {
+	lines := bufio.NewReader(console)
+	begin := time.Now()
+	for {
+		line, rerr := lines.ReadString('\n')
+		if rerr != nil {
+			if !errors.Is(rerr, io.EOF) {
+				err = errors.Join(err, rerr)
+			}
+			return done, err
+		}
+		alive()
+		line = strings.TrimSpace(line)
+		_, text, ok := strings.Cut(line, mark)
+		if !ok {
+			if line != "" {
+				m.console = append(m.console[max(0, len(m.console)-200):], line)
+			}
+			continue
+		}
+		var msg message
+		if jerr := json.Unmarshal([]byte(text), &msg); jerr != nil {
+			err = errors.Join(err, fmt.Errorf("message %q: %w", line, jerr))
+			continue
+		}
+		done = done || msg.Done
+		m.take(msg, &begin, progress)
+	}
+}
+
+func (m *machine) take(msg message, begin *time.Time, progress func(string)) {
+	switch {
+	case msg.Ready != "":
+		m.release = msg.Ready
+		progress(fmt.Sprintf("%s is up after %.0f s", msg.Ready, time.Since(*begin).Seconds()))
+		*begin = time.Now()
+		return
+	case msg.Step == "":
+		m.kernel = append(m.kernel, msg.Kernel...)
+		m.console = append(m.console, msg.Line)
+		return
+	}
+	o := m.steps[msg.Step]
+	if o == nil {
+		o = &outcome{skipped: map[string]string{}}
+		m.steps[msg.Step] = o
+	}
+	switch {
+	case msg.Profile != nil:
+		o.profile = msg.Profile
+	case msg.Status != nil:
+		o.status, o.took = *msg.Status, time.Since(*begin)
+		*begin = time.Now()
+		o.readTests()
+		progress(fmt.Sprintf("%s: status %d, %d passed, %d failed, %d skipped, %.0f s",
+			msg.Step, o.status, len(o.passed), len(o.failed), len(o.skipped), o.took.Seconds()))
+	default:
+		o.lines = append(o.lines, msg.Line)
+	}
+}
+
+// readTests finds the verdicts of package testing in a step's output.
+func (o *outcome) readTests() {
+	var said []string // since the last test began
+	for _, line := range o.lines {
+		trimmed := strings.TrimSpace(line)
+		verdict, rest, ok := strings.Cut(strings.TrimPrefix(trimmed, "--- "), ": ")
+		if !ok || !strings.HasPrefix(trimmed, "--- ") {
+			if strings.HasPrefix(trimmed, "=== ") {
+				said = nil
+			}
+			said = append(said, trimmed)
+			continue
+		}
+		name, _, _ := strings.Cut(rest, " ")
+		switch verdict {
+		case "PASS":
+			o.passed = append(o.passed, name)
+		case "FAIL":
+			o.failed = append(o.failed, name)
+		case "SKIP":
+			o.skipped[name] = strings.Join(said, " ")
+		}
+	}
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// sizeEnv says how much to run: "short" or "full"; nothing without it.
+const sizeEnv = "PATHPROF_VM"
+
+// kind is one row of the matrix.
+type kind struct {
+	name   string
+	arch   string
+	suite  string // of the kernel
+	kernel string // its package, see archive.packages
+	world  string // the suite of CPython and the rest
+	event  string // what auto must choose
+	short  bool   // part of the short form
+	plan   func(kind) plan
+}
+
+var kinds = []kind{
+	{name: "amd64-6.1", arch: "amd64", suite: "bookworm", kernel: "linux-image-cloud-amd64*", world: "bookworm", event: "cpu-clock", short: true, plan: everything},
+	{name: "arm64-6.1", arch: "arm64", suite: "bookworm", kernel: "linux-image-arm64*", world: "bookworm", event: "cycles", plan: everything},
+}
+
+// root is the module's.
+const root = "../../.."
+
+// tests are the test binaries of a machine, and what they may skip beyond what
+// allowedSkips says.
+var tests = []struct {
+	pkg, run, skip string
+	seconds        int
+}{
+	{pkg: "perfevent", seconds: 120},
+	{pkg: "perfevent/bpf", seconds: 240},
+	{pkg: "unwind/proc", seconds: 120},
+	{pkg: "pyframes", run: "Frames|Find|Detect|ReadCode|NotYet|Hidden", seconds: 240},
+	{pkg: "unwind", run: "Kallsyms|VDSO|Walk|SignalReturn|ARM64", skip: "TestWalkAtEveryInstruction|TestWalkInPython", seconds: 240},
+	{pkg: "cmd/pathprof", run: "TestWaits/3.11", seconds: 240},
+}
+
+// allowedSkips are needs that a machine is not meant to meet: other interpreters
+// than its own, and compilers.
+var allowedSkips = regexp.MustCompile(`needs (Python 3\.\d+|tool (gcc|gdb|objcopy|objdump|readelf|strip|go|clang|aarch64-linux-gnu-gcc|qemu-aarch64|unshare)|CPython):|testing: warning: no tests`)
+
+func testName(pkg string) string { return strings.ReplaceAll(pkg, "/", "_") + ".test" }
+
+func everything(k kind) plan {
+	p := plan{Steps: []step{
+		{Name: "check", Args: []string{"/usr/bin/pathprof", "check"}, Seconds: 60},
+		{Name: "profile10", Profile: &profileStep{Event: "auto", Period: period(k.event), Seconds: 8}, Seconds: 180},
+	}}
+	for _, t := range tests {
+		s := step{
+			Name: t.pkg, Dir: "/src/" + t.pkg, Seconds: t.seconds,
+			Args: []string{"/tests/" + testName(t.pkg), "-test.v", "-test.short", "-test.timeout", fmt.Sprintf("%ds", t.seconds-10)},
+			Env:  []string{"PATHPROF_PROGRAM=/usr/bin/pathprof"},
+		}
+		if t.run != "" {
+			s.Args = append(s.Args, "-test.run", t.run)
+		}
+		if t.skip != "" {
+			s.Args = append(s.Args, "-test.skip", t.skip)
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	return p
+}
+
+// period is some 250 samples a second: emulated interrupts are dear.
+func period(event string) string {
+	if event == "cycles" {
+		return "4000000"
+	}
+	return "4ms"
+}
+
+// TestMatrix boots every kind of machine and holds what it does against what it
+// should.
+func TestMatrix(t *testing.T) {
+	size := os.Getenv(sizeEnv)
+	if size != "short" && size != "full" {
+		t.Skipf("%s is not set: short or full", sizeEnv)
+	}
+	var rows []string
+	for _, k := range kinds {
+		if size == "short" && !k.short {
+			continue
+		}
+		t.Run(k.name, func(t *testing.T) {
+			m, err := run(t, k)
+			if err != nil {
+				t.Error(err)
+			}
+			if m != nil {
+				judge(t, k, m)
+				rows = append(rows, m.row(k, t.Failed()))
+			}
+		})
+	}
+	t.Logf("\n%s\n%s", tableHead, strings.Join(rows, "\n"))
+}
+
+// run builds a machine's file system and boots it.
+func run(t *testing.T, k kind) (*machine, error) {
+	kernels, err := openArchive(k.suite, k.arch)
+	if err != nil {
+		return nil, err
+	}
+	image, _, err := kernels.kernel(k.kernel)
+	if err != nil {
+		return nil, err
+	}
+	initrd := filepath.Join(t.TempDir(), "initrd")
+	if err := buildRoot(initrd, k); err != nil {
+		return nil, err
+	}
+	defer os.Remove(initrd)
+	return boot(k.arch, image, initrd, func(s string) { t.Log(s) })
+}
+
+func buildRoot(name string, k kind) error {
+	programs, err := compile(k.arch)
+	if err != nil {
+		return err
+	}
+	world, err := openArchive(k.world, k.arch)
+	if err != nil {
+		return err
+	}
+	debs, err := world.packages("python3", "busybox-static")
+	if err != nil {
+		return err
+	}
+	i, err := createInitramfs(name)
+	if err != nil {
+		return err
+	}
+	for _, deb := range debs {
+		if err := i.addPackage(deb); err != nil {
+			return err
+		}
+	}
+	for _, tool := range strings.Fields("sh sleep true false cat ls ip mount umount kill ps uname dmesg grep") {
+		if !i.has("usr/bin/" + tool) {
+			i.link("usr/bin/"+tool, "busybox")
+		}
+	}
+	if err := i.addTree("src", root, fixtures); err != nil {
+		return err
+	}
+	if err := i.addPrograms(programs); err != nil {
+		return err
+	}
+	text, err := json.Marshal(k.plan(k))
+	if err != nil {
+		return err
+	}
+	i.add("plan.json", 0o644, text)
+	i.add("etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"))
+	return i.close()
+}
+
+// fixtures tells which files of the module tests read: not the sources.
+func fixtures(name string, d fs.DirEntry) bool {
+	if d.IsDir() {
+		return name == "." || !strings.HasPrefix(d.Name(), ".") && !strings.HasSuffix(name, ".pathprof")
+	}
+	return strings.Contains(name, "testdata/") || filepath.Ext(name) == ".py" || filepath.Ext(name) == ".o"
+}
+
+func (i *initramfs) addPrograms(dir string) error {
+	if err := i.addFile("init", filepath.Join(dir, testName("perfevent/perftest/vm"))); err != nil {
+		return err
+	}
+	if err := i.addFile("usr/bin/pathprof", filepath.Join(dir, "pathprof")); err != nil {
+		return err
+	}
+	for _, t := range tests {
+		if err := i.addFile("tests/"+testName(t.pkg), filepath.Join(dir, testName(t.pkg))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var compiled = map[string]func() (string, error){"amd64": compiler("amd64"), "arm64": compiler("arm64")}
+
+func compile(arch string) (string, error) { return compiled[arch]() }
+
+// compiler compiles all tests and the program for a processor, once.
+func compiler(arch string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp("", "pathprof-vm")
+		if err != nil {
+			return "", err
+		}
+		build := func(args ...string) error {
+			cmd := exec.Command("go", args...)
+			cmd.Dir = root
+			cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+			}
+			return nil
+		}
+		if err := build("build", "-o", filepath.Join(dir, "pathprof"), "./cmd/pathprof"); err != nil {
+			return "", err
+		}
+		packages := []string{"perfevent/perftest/vm"}
+		for _, t := range tests {
+			packages = append(packages, t.pkg)
+		}
+		for _, pkg := range packages {
+			if err := build("test", "-c", "-o", filepath.Join(dir, testName(pkg)), "./"+pkg); err != nil {
+				return "", err
+			}
+		}
+		return dir, nil
+	})
+}
+
+// judge fails the test for whatever should not be.
+func judge(t *testing.T, k kind, m *machine) {
+	for _, line := range m.kernel {
+		t.Errorf("the kernel warns: %s", line)
+	}
+	for _, s := range k.plan(k).Steps {
+		o := m.steps[s.Name]
+		switch {
+		case o == nil:
+			t.Errorf("%s: no word of it", s.Name)
+			continue
+		case o.status != 0:
+			t.Errorf("%s: status %d\n%s", s.Name, o.status, strings.Join(o.failures(), "\n"))
+		}
+		if s.Profile != nil && o.profile != nil {
+			o.profile.judge(t, k)
+		}
+		for _, name := range slices.Sorted(maps.Keys(o.skipped)) {
+			if reason := o.skipped[name]; !allowedSkips.MatchString(reason) && o.status == 0 {
+				t.Errorf("%s: %s skipped: %s", s.Name, name, reason)
+			}
+		}
+	}
+}
+
+// failures are the lines that help with a failed step.
+func (o *outcome) failures() []string {
+	if len(o.failed) == 0 {
+		return o.lines[max(0, len(o.lines)-60):]
+	}
+	var out, said []string
+	for _, line := range o.lines {
+		switch trimmed := strings.TrimSpace(line); {
+		case strings.HasPrefix(trimmed, "=== RUN"):
+			said = nil
+		case strings.HasPrefix(trimmed, "--- FAIL"):
+			out = append(append(out, said[max(0, len(said)-30):]...), line)
+			said = nil
+		default:
+			said = append(said, line)
+		}
+	}
+	return out
+}
+
+func (p *profile) judge(t *testing.T, k kind) {
+	text, _ := json.Marshal(p)
+	t.Logf("profile: %s", text)
+	if p.Event != k.event {
+		t.Errorf("event: got %s, want %s", p.Event, k.event)
+	}
+	// Of ten intervals of 95 % three are outside one time in eighty-five.
+	if len(p.Outside) > 3 || len(p.Missing) > 0 || p.Samples < 300 || !p.Sums || p.Merged < 0.9 || p.Profiles == 0 {
+		t.Errorf("profile is wrong: %s", text)
+	}
+}
+
+const tableHead = `| kernel | processor | tests passed | failed | skipped | event | samples | worst error of ten | outside | merged | seconds | |
+|---|---|---|---|---|---|---|---|---|---|---|---|`
+
+// row is the machine's line of the table.
+func (m *machine) row(k kind, failed bool) string {
+	passed, bad, skipped, shape := 0, 0, 0, "| – | – | – | – | –"
+	for _, o := range m.steps {
+		passed, bad, skipped = passed+len(o.passed), bad+len(o.failed), skipped+len(o.skipped)
+		if p := o.profile; p != nil {
+			shape = fmt.Sprintf("| %s | %d | %.1f %% | %d | %.0f %%", p.Event, p.Samples, 100*p.WorstError, len(p.Outside), 100*p.Merged)
+		}
+	}
+	verdict := "ok"
+	if failed {
+		verdict = "FAILED"
+	}
+	return fmt.Sprintf("| %s | %s | %d | %d | %d %s | %.0f | %s |", m.release, k.arch, passed, bad, skipped, shape, m.took.Seconds(), verdict)
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pathprof/join"
+	"pathprof/perfevent/recording"
+)
+
+// truth is what profile10.py says of itself.
+type truth struct {
+	TID       int32            `json:"tid"`
+	Functions map[string]int64 `json:"functions"`
+	Other     int64            `json:"other_ns"` // between the functions
+}
+
+// record runs profile10.py under the recorder, reports and exports.
+func (s *step) record(ctx context.Context) (*profile, error) {
+	dir := filepath.Join("/tmp", s.Name)
+	known, err := s.recordTruth(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	text, err := output(ctx, "/usr/bin/pathprof", "report", "--json", dir)
+	if err != nil {
+		return nil, err
+	}
+	var r join.Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	p, err := compare(&r, known)
+	if err != nil {
+		return nil, err
+	}
+	if p.Merged, p.Unmerged, err = mergedShare(dir, known.TID); err != nil {
+		return nil, err
+	}
+	out := dir + ".out"
+	if _, err := output(ctx, "/usr/bin/pathprof", "pprof", dir, "-o", out); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(out, "*.pb.gz"))
+	p.Profiles = len(files)
+	return p, err
+}
+
+// output runs a program to its end.
+func output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", cmd, err, &stderr)
+	}
+	return out, nil
+}
+
+// recordTruth records the program from its "ready" to its end.
+func (s *step) recordTruth(ctx context.Context, dir string) (*truth, error) {
+	python := exec.CommandContext(ctx, "python3", "/src/calibrate/workloads/profile10.py", strconv.Itoa(s.Profile.Seconds), "--on-line")
+	python.Stderr = os.Stderr
+	stdin, err1 := python.StdinPipe()
+	stdout, err2 := python.StdoutPipe()
+	if err := errors.Join(err1, err2, python.Start()); err != nil {
+		return nil, err
+	}
+	defer func() { python.Process.Kill(); python.Wait() }()
+	lines := bufio.NewReader(stdout)
+	if line, err := lines.ReadString('\n'); err != nil || line != "ready\n" {
+		return nil, fmt.Errorf("first line %q: %w", line, err)
+	}
+	var stderr bytes.Buffer
+	recorder := exec.CommandContext(ctx, "/usr/bin/pathprof", "record", "-p", strconv.Itoa(python.Process.Pid), "-o", dir,
+		"--event", s.Profile.Event, "--period", s.Profile.Period)
+	recorder.Stderr = &stderr
+	if err := recorder.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- recorder.Wait() }()
+	if err := begun(dir, ended); err != nil {
+		return nil, fmt.Errorf("recorder: %w: %s", err, &stderr)
+	}
+	if _, err := stdin.Write([]byte("go\n")); err != nil {
+		return nil, err
+	}
+	line, err := lines.ReadString('\n')
+	if err != nil {
+		return nil, fmt.Errorf("truth: %w", err)
+	}
+	var known truth
+	if err := json.Unmarshal([]byte(line), &known); err != nil {
+		return nil, fmt.Errorf("truth: %w", err)
+	}
+	if err := python.Wait(); err != nil {
+		return nil, err
+	}
+	if err := <-ended; err != nil {
+		return nil, fmt.Errorf("recorder: %w: %s", err, &stderr)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(stderr.String()), "\n") {
+		s.say("record: " + line)
+	}
+	return &known, nil
+}
+
+// begun waits until a recording has begun.
+func begun(dir string, ended <-chan error) error {
+	for {
+		var m recording.Meta
+		text, err := os.ReadFile(filepath.Join(dir, "meta.json"))
+		if err == nil && json.Unmarshal(text, &m) == nil && m.BeginNs != 0 {
+			return nil
+		}
+		select {
+		case err := <-ended:
+			return fmt.Errorf("ended early: %w", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// compare holds the profile of the program's thread against the truth.
+func compare(r *join.Report, known *truth) (*profile, error) {
+	p := &profile{
+		Event: r.Recording.Event, Period: r.Recording.Period, Lost: r.Recording.Lost,
+		Throttled: r.Recording.Throttled, AchievedHz: r.Recording.AchievedHz, Warnings: r.Warnings,
+	}
+	i := slices.IndexFunc(r.Paths, func(p join.PathReport) bool { return p.TID == known.TID })
+	if i < 0 {
+		return nil, fmt.Errorf("no path of thread %d", known.TID)
+	}
+	path := &r.Paths[i]
+	sum := int64(0)
+	found := map[string]join.Function{}
+	for _, c := range path.Classes {
+		sum += c.Ns
+		if c.Wait != nil || c.State != "running" {
+			continue
+		}
+		p.Samples += c.Samples
+		for _, f := range c.Functions {
+			if f.Kind == "python" {
+				found[f.Name] = f
+			}
+		}
+	}
+	p.Sums = sum == path.WallNs
+	all := known.Other
+	for _, ns := range known.Functions {
+		all += ns
+	}
+	for name, ns := range known.Functions {
+		want := float64(ns) / float64(all)
+		f, ok := found[name]
+		if !ok {
+			p.Missing = append(p.Missing, name)
+			continue
+		}
+		p.WorstError = max(p.WorstError, math.Abs(f.Share-want))
+		if want < f.Low || want > f.High {
+			p.Outside = append(p.Outside, fmt.Sprintf("%s: true %.4f, not in [%.4f, %.4f]", name, want, f.Low, f.High))
+		}
+	}
+	return p, nil
+}
+
+// mergedShare returns which part of a thread's samples has whole stacks of
+// Python and native frames, merged.
+func mergedShare(dir string, tid int32) (share float64, reasons map[string]int, err error) {
+	r, err := recording.Open(dir)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer r.Close()
+	stacks, err1 := r.Stacks()
+	frames, err2 := r.Frames()
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, nil, err
+	}
+	frame := func(id uint32) *recording.Frame { return &frames[id] }
+	all, merged := 0, 0
+	reasons = map[string]int{}
+	for s, err := range r.Samples() {
+		if err != nil {
+			return 0, nil, err
+		}
+		if s.TID != tid {
+			continue
+		}
+		all++
+		if st := join.Merge(&stacks[s.Stack], frame, join.FramesAll); st.Verdict == join.Merged {
+			merged++
+		} else {
+			reasons[fmt.Sprint(st.Verdict, ": ", st.Reason)]++
+		}
+	}
+	return float64(merged) / float64(max(all, 1)), reasons, nil
+}
