@@ -56,6 +56,7 @@ type Builder struct {
 	unit  bool // starts from unknown state
 	lines map[int32]*line
 	lanes map[int32]*lane
+	facts facts
 	loss  Loss
 	now   int64 // latest time
 	first int64 // time of the first event as it came, forever if none
@@ -68,6 +69,7 @@ func NewBuilder(opt Options) *Builder {
 		opt:   opt.WithDefaults(),
 		lines: make(map[int32]*line),
 		lanes: make(map[int32]*lane),
+		facts: newFacts(),
 		now:   never,
 		first: forever,
 	}
@@ -113,9 +115,12 @@ func wellFormed(ev *sched.Event) bool {
 		return false
 	}
 	switch ev.Kind {
-	case sched.KindSwitch, sched.KindLost:
+	case sched.KindSwitch, sched.KindLost, sched.KindReceive, sched.KindIO, sched.KindQueue:
 		return ev.CPU >= 0
-	case sched.KindWaking, sched.KindFork, sched.KindExec, sched.KindExit, sched.KindComm, sched.KindTask:
+	case sched.KindObject, sched.KindSend, sched.KindThrottle:
+		return true
+	case sched.KindWaking, sched.KindFork, sched.KindExec, sched.KindExit, sched.KindComm, sched.KindTask,
+		sched.KindWork, sched.KindWorkEnd:
 		return ev.Task.TID > 0 // the idle tasks are not woken, and do not end
 	}
 	return false
@@ -136,6 +141,8 @@ func (b *Builder) take(ev *sched.Event) {
 		b.line(ev.Task.TID).set(attrs{pid: ev.Task.PID, name: ev.Name})
 	case sched.KindExit:
 		b.line(ev.Task.TID).set(attrs{pid: ev.Task.PID, exited: true})
+	default:
+		b.facts.tell(ev)
 	}
 	if ev.CPU >= 0 {
 		b.lane(ev.CPU).last = ev.Time
@@ -155,6 +162,7 @@ func (b *Builder) switched(ev *sched.Event) {
 	case !ev.Preempt && ev.State&(sched.StateDead|sched.StateZombie) != 0:
 		out.to = dead
 	}
+	b.facts.left(ev, out.to == Blocked)
 	gone := lane.name(naming{idx: b.idx, t: ev.Time, prev: ev.Task.TID, next: ev.Other.TID})
 	b.gone(gone, ev.CPU)
 	if ev.Task.TID != 0 {
@@ -187,7 +195,7 @@ func (b *Builder) gone(d departure, cpu int32) {
 }
 
 func (b *Builder) woken(ev *sched.Event) {
-	w := wake{ok: true, ctx: ev.Ctx, vector: ev.Vector, t: ev.Time}
+	w := wake{ok: true, ctx: ev.Ctx, vector: ev.Vector, t: ev.Time, cpu: ev.CPU, stack: ev.Stack}
 	if ev.Ctx == sched.ContextTask {
 		if w.waker = ev.Other.TID; w.waker == 0 {
 			w.ctx = sched.ContextIdle
@@ -215,6 +223,9 @@ func (b *Builder) forked(ev *sched.Event) {
 
 func (b *Builder) dumped(ev *sched.Event) {
 	o := op{kind: opDump, idx: b.idx, to: Unknown, stack: ev.Stack}
+	if on := (On{Call: ev.Call, Object: ev.Object}); on != (On{}) {
+		b.facts.dumped[ev.Task.TID] = on
+	}
 	a := attrs{pid: ev.Task.PID, name: ev.Name, parent: ev.Other.PID, hasStart: true, start: ev.Count}
 	switch {
 	case ev.State&(sched.StateDead|sched.StateZombie) != 0:

@@ -84,7 +84,7 @@ func checkSegment(p *Path, s *Segment) error {
 	case Running, Interrupted:
 		ok = s.Cause == (Cause{}) && s.CPU >= 0
 	case Preempted:
-		ok = s.Cause.Kind == CauseUnknown || s.Cause.Kind == CauseTask && s.Cause.Task != s.Task
+		ok = s.Cause.Kind == CauseUnknown || s.Cause.Kind == CauseLimit || s.Cause.Kind == CauseTask && s.Cause.Task != s.Task
 	case Blocked: // a leaf: a task as its cause would have been followed
 		ok = s.Cause.Kind != CauseNone && s.Cause.Kind != CauseTask
 	case Unknown:

@@ -50,6 +50,29 @@
 // Blocked and preempted tasks keep their state over a loss, as they are not known to
 // be touched by it; a path over such a stretch carries a warning.
 //
+// # Rules of causes
+//
+// A path goes on in the task that ended a wait. Where more is known it goes on in
+// who is behind:
+//
+//   - The GIL. CPython waits for it in pieces of its switch interval (5 ms), most of
+//     which a timer ends. Pieces that timed out and go on are one wait, unless a reading names
+//     the thread itself as holder in between. Each instant of it leads to who held the GIL
+//     then, by the readings of all threads of the process: at each block and switch. A free
+//     lock counts as its next holder's. Where it may have been either it is [WhyHolder].
+//   - Polls (and futexes) with a timeout that end by it and begin anew from the same
+//     stack after so short a time that nothing was done are one wait, too: what ends the last
+//     piece ended it.
+//   - A wake-up in the softirq NET_RX, or by ksoftirqd, right after a packet's arrival on
+//     that CPU: the path is the sender's until it first sent the last of these bytes, the
+//     network's since. One after a disk's answer likewise: that of who gave the order,
+//     then the disk's.
+//   - A wake-up by a kernel worker: the worker's line while it did the item, before
+//     that of who queued it.
+//
+// None of these tasks need have been running when the wait ended, so that a path could
+// lead back to a task it came through, in a deadlock: it stops there.
+//
 // # Parallel construction
 //
 // [Build] builds units, each from a slab of the recording and from unknown state,
@@ -59,7 +82,8 @@
 // switch. A switch-out to sleep needs one event more: whether an earlier wake-up ends
 // that sleep depends on what came in. The merge replays these onto the state the
 // earlier units left, with the code that also builds sequentially, so any cut
-// into slabs gives the same graph.
+// into slabs gives the same graph. What events tell besides states is true on its own
+// (see facts): units put it one after the other.
 //
 // # Cycles
 //

@@ -83,8 +83,29 @@ func (k *track) add(g *Graph, t *Task, s span, end int64, lost []LossSpan) {
 	if s.flags&flagRaced != 0 {
 		s.flags = 0
 	}
+	g.notice(&s, t.ID.TID)
 	s.begin = begin
 	k.spans = append(k.spans, s)
+}
+
+// notice adds to a span what the event at its begin says of it.
+func (g *Graph) notice(s *span, tid int32) {
+	switch s.state {
+	case Preempted:
+		if cgroup, ok := g.facts.limit(tid, s.begin); ok {
+			i := slices.Index(g.cgroups, cgroup)
+			if i < 0 {
+				i = len(g.cgroups)
+				g.cgroups = append(g.cgroups, cgroup)
+			}
+			s.flags, s.waker = s.flags|flagLimited, int32(i)
+		}
+	case Blocked:
+		if on := g.facts.on(tid, s.begin); on != (On{}) {
+			s.on = uint32(len(g.ons))
+			g.ons = append(g.ons, on)
+		}
+	}
 }
 
 // link replaces the thread numbers of wakers and creators by their tasks.

@@ -20,10 +20,16 @@ func garbage(data []byte) (events []sched.Event) {
 		a, b, c, d := data[0], data[1], data[2], data[3]
 		now += int64(a>>4)%5 - int64(a>>7) // now and then back in time
 		ev := sched.Event{
-			Time: now, CPU: int32(b>>6) % 3, Kind: sched.Kind(a & 15 % 10),
+			Time: now, CPU: int32(b>>6) % 3, Kind: sched.Kind(a & 31 % 18),
 			Task: sched.Ref{TID: int32(c & 7 % 6), PID: int32(c>>6) + 2}, Other: sched.Ref{TID: int32(c>>3) & 7 % 6, PID: int32(d >> 6)},
 			State: []uint32{0, 1, 2, 0x80, 0x10, 0x20, 0x10000, 0x40}[d&7], Preempt: d&0x78 == 8, Stack: uint32(b & 1),
 			Ctx: sched.Context(b & 15 % 10), Vector: int32(d>>4) - 1, Count: int64(d) - 9,
+		}
+		if c&32 != 0 { // causes: few values, so that they meet
+			ev.Call = []sched.Call{sched.CallFutex, sched.CallEpollWait, sched.CallRecvfrom, 0}[d&3]
+			ev.Object, ev.Timeout, ev.Lock = uint64(d>>2)&3, int64(c>>4)&3, sched.LockKind(b&7)
+			ev.Holder = sched.Ref{TID: int32(d>>4)&7 - 1, PID: 2}
+			ev.Conn, ev.Seq = uint64(b>>1)&1, uint32(d)&7
 		}
 		if d == 255 {
 			ev.Time, ev.CPU = int64(a)<<55, -1

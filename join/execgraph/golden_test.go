@@ -176,7 +176,18 @@ func idText(id sched.TaskID) string {
 }
 
 func causeText(c Cause) string {
+	if c.Lock != 0 {
+		lock := c.Lock.String() + ":"
+		c.Lock = 0
+		return lock + causeText(c)
+	}
 	switch {
+	case c.Kind == CauseLimit:
+		return fmt.Sprintf("limit:%d", c.Cgroup)
+	case c.Kind == CauseDisk:
+		return joinFields(fmt.Sprintf("disk:%d:%d", c.Vector>>20, c.Vector&(1<<20-1)), ifText(c.Task.TID != 0, "for:%s", idText(c.Task)))
+	case c.Kind == CauseNetwork:
+		return joinFields("network", ifText(c.Task.TID != 0, "from:%s", idText(c.Task)))
 	case c.Kind == CauseTask:
 		return "task:" + idText(c.Task)
 	case c.Kind == CauseUnknown:
@@ -206,9 +217,17 @@ func ifText(cond bool, format string, n any) string {
 	return ""
 }
 
+// waitText is what a wait says beyond its cause.
+func waitText(w *Wait) string {
+	return joinFields(ifText(w.On.Call != 0, "in:%s", w.On.Call), ifText(w.Pieces > 1, "pieces=%d", w.Pieces),
+		ifText(w.By != "", "by=%s", w.By), ifText(w.Holder.TID != 0, "holder=%s", idText(w.Holder)), ifText(w.HeldNs != 0, "held=%d", w.HeldNs),
+		ifText(w.Took != 0, "took=%d", w.Took), ifText(w.Work != "", "work=%s", w.Work), ifText(w.WakerStack != 0, "wakerstack=%d", w.WakerStack))
+}
+
 func pathText(p Path) (lines []string) {
 	for _, w := range p.Waits {
-		lines = append(lines, joinFields(fmt.Sprintf("wait %d %d", w.Begin, w.End), causeText(w.Cause), ifText(w.Stack != 0, "stack=%d", w.Stack)))
+		lines = append(lines, joinFields(fmt.Sprintf("wait %d %d", w.Begin, w.End), causeText(w.Cause), ifText(w.Stack != 0, "stack=%d", w.Stack),
+			waitText(&w)))
 	}
 	for _, s := range p.Segments {
 		lines = append(lines, joinFields(fmt.Sprintf("%d %d", s.Begin, s.End), idText(s.Task), s.State.String(), causeText(s.Cause),
@@ -249,7 +268,7 @@ func graphText(g *Graph) (lines []string) {
 	for _, k := range g.Tasks() {
 		lines = append(lines, fmt.Sprintf("%s %+v", taskText(k), k))
 		for v := range g.Intervals(k.ID) {
-			lines = append(lines, fmt.Sprintf("  %d %d %v cpu%d %s %+v stack=%d", v.Begin, v.End, v.State, v.CPU, causeText(v.Cause), v.Cause, v.Stack))
+			lines = append(lines, fmt.Sprintf("  %d %d %v cpu%d %s %+v stack=%d %+v", v.Begin, v.End, v.State, v.CPU, causeText(v.Cause), v.Cause, v.Stack, v.On))
 		}
 	}
 	for _, cpu := range g.CPUs() {

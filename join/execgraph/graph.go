@@ -25,11 +25,17 @@ type Graph struct {
 	index map[sched.TaskID]int32
 	cpus  []int32
 	lanes map[int32][]turn
+	facts facts
+	ons   []On // by span.on; 0 is nothing
+	gil   map[int32][]tenure
+	// cgroups are those that kept tasks off a CPU.
+	cgroups []uint64
 }
 
 // track is a task's line in a graph.
 type track struct {
 	spans   []span
+	groups  []group
 	creator int32 // index of the task that forked it, -1 if not known
 }
 
@@ -43,6 +49,7 @@ type Interval struct {
 	// preemption has none here, as several tasks may have had the CPU: see Turns.
 	Cause Cause
 	Stack uint32 // where the task blocked, 0 if not taken
+	On    On     // Blocked: what it waits on, as far as it is known
 }
 
 // Turn is a stretch of time in which one task had a CPU.
@@ -112,7 +119,7 @@ func (g *Graph) StateAt(id sched.TaskID, t int64) (Interval, bool) {
 
 func (g *Graph) interval(task int32, i int) Interval {
 	s := &g.lines[task].spans[i]
-	return Interval{Begin: s.begin, End: g.spanEnd(task, i), State: s.state, CPU: s.cpu, Cause: g.cause(s), Stack: s.stack}
+	return Interval{Begin: s.begin, End: g.spanEnd(task, i), State: s.state, CPU: s.cpu, Cause: g.cause(s), Stack: s.stack, On: g.ons[s.on]}
 }
 
 // find returns the index of the span that holds t.
@@ -177,7 +184,7 @@ func (b *Builder) Graph(begin, end int64) *Graph { return b.graph(begin, end, fa
 func (b *Builder) graph(begin, end int64, last bool) *Graph {
 	end = max(begin, end)
 	g := &Graph{Begin: begin, End: end, Host: b.opt.Host, Loss: b.loss,
-		index: make(map[sched.TaskID]int32), lanes: make(map[int32][]turn)}
+		index: make(map[sched.TaskID]int32), lanes: make(map[int32][]turn), facts: b.facts, ons: make([]On, 1), gil: make(map[int32][]tenure)}
 	g.Loss.Spans = slices.Clone(b.loss.Spans)
 	for i := range g.Loss.Spans {
 		s := &g.Loss.Spans[i]
@@ -201,6 +208,12 @@ func (b *Builder) graph(begin, end int64, last bool) *Graph {
 	g.cpus = sortedKeys(b.lanes)
 	for _, cpu := range g.cpus {
 		g.lanes[cpu] = g.closeLane(b.lanes[cpu])
+	}
+	for pid, list := range g.facts.readings {
+		g.gil[pid] = g.tenures(list)
+	}
+	for i := range g.lines {
+		g.lines[i].groups = g.groups(int32(i))
 	}
 	g.warn()
 	return g

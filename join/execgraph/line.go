@@ -26,15 +26,21 @@ type span struct {
 	vector int32
 	cpu    int32 // where it ran; where it ran next if Preempted; -1 if neither
 	stack  uint32
-	state  State
-	ctx    sched.Context
-	why    why
-	flags  uint8
+	// In a Graph: on is the index in its table of what the task waits on, 0 none.
+	on uint32
+	// wakeCPU and wakeStack: where the wake-up happened.
+	wakeCPU   int32
+	wakeStack uint32
+	state     State
+	ctx       sched.Context
+	why       why
+	flags     uint8
 }
 
 const (
-	flagWoken uint8 = 1 << iota // Blocked: waker, ctx and vector are set
-	flagRaced                   // Preempted: its wake-up came before its switch-out
+	flagWoken   uint8 = 1 << iota // Blocked: waker, ctx and vector are set
+	flagRaced                     // Preempted: its wake-up came before its switch-out
+	flagLimited                   // Preempted: by the CPU limit of a cgroup; waker is its index
 )
 
 // wake is a wake-up that may turn out to matter.
@@ -43,6 +49,8 @@ type wake struct {
 	ctx    sched.Context
 	vector int32
 	waker  int32
+	cpu    int32
+	stack  uint32
 	t      int64
 }
 
@@ -211,7 +219,8 @@ func (l *line) wake(o *op) {
 	switch l.state {
 	case Blocked:
 		w := o.wake
-		l.close(o.t, span{state: Blocked, cpu: -1, stack: l.stack, waker: w.waker, ctx: w.ctx, vector: w.vector, flags: flagWoken})
+		l.close(o.t, span{state: Blocked, cpu: -1, stack: l.stack, waker: w.waker, ctx: w.ctx, vector: w.vector,
+			flags: flagWoken, wakeCPU: w.cpu, wakeStack: w.stack})
 		l.enter(Preempted, o.t, -1)
 	case Running:
 		l.last = o.wake

@@ -60,6 +60,10 @@ type frame struct {
 	// so that what it waited for before has ended by then.
 	bound int64
 	depth int
+	// waits is 1 + the last span of the present wait, once it was met; refused: it
+	// cannot lead anywhere.
+	waits   int
+	refused bool
 }
 
 type walker struct {
@@ -72,6 +76,8 @@ type walker struct {
 	// met are the waits that ended in the very nanosecond of the wake-up they
 	// explain: only those can be met twice.
 	met map[[2]int32]struct{}
+	// active are the tasks of the frames on the stack: none waits for itself.
+	active map[int32]bool
 	// contradictions met, and Unknown time on the path.
 	contradictions int
 	unknown        int64
@@ -90,6 +96,7 @@ func (w *walker) walk(task int32) {
 	for len(w.stack) > 0 {
 		f := &w.stack[len(w.stack)-1]
 		if f.pos >= f.stop {
+			delete(w.active, f.task)
 			w.stack = w.stack[:len(w.stack)-1]
 			continue
 		}
@@ -105,6 +112,10 @@ func (w *walker) walk(task int32) {
 
 func (w *walker) push(f frame) {
 	f.span = -1
+	if w.active == nil {
+		w.active = make(map[int32]bool)
+	}
+	w.active[f.task] = true
 	w.stack = append(w.stack, f)
 }
 
@@ -124,16 +135,18 @@ func (w *walker) step(f *frame) {
 		f.span = w.g.find(f.task, f.pos)
 	}
 	i := f.span
+	if k, ok := w.g.waitAt(f, i); ok {
+		w.blocked(f, &k)
+		return
+	}
 	f.span++
 	s := &w.g.lines[f.task].spans[i]
-	until := w.g.spanEnd(f.task, i)
-	end := min(until, f.stop)
+	end := min(w.g.spanEnd(f.task, i), f.stop)
 	switch s.state {
-	case Blocked:
-		w.blocked(f, i, end, until)
 	case Preempted:
 		w.preempted(f, s, end)
 	case Running:
+		w.migrated(f, i)
 		w.leaf(f, end, Segment{State: Running, CPU: s.cpu})
 	default:
 		w.leaf(f, end, Segment{Cause: unknown(s.why)})
@@ -153,7 +166,7 @@ func (w *walker) leaf(f *frame, end int64, s Segment) {
 // unborn continues with the creator of a task that does not exist yet.
 func (w *walker) unborn(f *frame, end int64) {
 	creator := w.g.lines[f.task].creator
-	if creator < 0 || f.depth == 0 {
+	if creator < 0 || f.depth == 0 || w.active[creator] {
 		w.leaf(f, end, Segment{Cause: unknown(whyOutside)})
 		return
 	}
@@ -162,27 +175,50 @@ func (w *walker) unborn(f *frame, end int64) {
 	w.push(frame{task: creator, pos: from, stop: end, bound: w.g.tasks[f.task].Begin, depth: depth})
 }
 
-// blocked walks a wait that lasts until a time which may lie after the end of
-// the frame.
-func (w *walker) blocked(f *frame, i int, end, until int64) {
-	s := &w.g.lines[f.task].spans[i]
-	cause := w.g.cause(s)
-	if f.depth == 0 {
-		w.wait = len(w.path.Waits)
-		w.path.Waits = append(w.path.Waits, Wait{Begin: f.pos, End: end, Cause: cause, Stack: s.stack})
-	}
-	switch {
-	case cause.Kind != CauseTask:
-	case until > f.bound, until == f.bound && w.again(f.task, int32(i)):
-		w.contradictions++
-		cause = unknown(whyNoSwitch)
-	default:
-		from, depth := f.pos, f.depth
-		f.pos = end
-		w.push(frame{task: s.waker, pos: from, stop: end, bound: until, depth: depth + 1})
+// migrated counts a begin of running on another CPU than the last time.
+func (w *walker) migrated(f *frame, i int) {
+	spans := w.g.lines[f.task].spans
+	if f.depth > 0 || f.pos > spans[i].begin {
 		return
 	}
-	w.leaf(f, end, Segment{State: Blocked, Cause: cause, Stack: s.stack})
+	for k := i - 1; k >= 0; k-- {
+		if spans[k].state == Running {
+			if spans[k].cpu != spans[i].cpu {
+				w.path.Migrations++
+			}
+			return
+		}
+	}
+}
+
+// blocked walks the next part of a wait, which may last beyond the frame.
+func (w *walker) blocked(f *frame, k *waiting) {
+	g := w.g
+	end := min(k.until, f.stop)
+	if f.waits != k.last+1 {
+		f.waits = k.last + 1
+		f.refused = k.until > f.bound || k.until == f.bound && w.again(f.task, int32(k.last))
+		if f.depth == 0 {
+			w.wait = len(w.path.Waits)
+			w.path.Waits = append(w.path.Waits, g.wait(k, f.pos, end))
+		}
+	}
+	r := g.route(k, f.pos)
+	r.end = min(r.end, end)
+	if r.end == k.until {
+		f.span = k.last + 1
+	}
+	if r.task >= 0 && (f.refused || w.active[r.task]) {
+		w.contradictions++
+		r.task, r.cause = -1, unknown(whyNoSwitch)
+	}
+	if r.task >= 0 {
+		from, depth := f.pos, f.depth
+		f.pos = r.end
+		w.push(frame{task: r.task, pos: from, stop: r.end, bound: r.bound, depth: depth + 1})
+		return
+	}
+	w.leaf(f, r.end, Segment{State: Blocked, Cause: r.cause, Stack: g.lines[f.task].spans[k.last].stack})
 }
 
 // again tells whether a wait was met before, and remembers it.
@@ -197,8 +233,12 @@ func (w *walker) again(task, i int32) bool {
 
 // preempted splits a wait for a CPU by who had the CPU on which it ended.
 func (w *walker) preempted(f *frame, s *span, end int64) {
-	if s.cpu < 0 {
+	if s.cpu < 0 && s.flags&flagLimited == 0 {
 		w.leaf(f, end, Segment{State: Preempted, Cause: unknown(s.why), Stack: s.stack})
+		return
+	}
+	if s.flags&flagLimited != 0 {
+		w.leaf(f, end, Segment{State: Preempted, Cause: Cause{Kind: CauseLimit, Cgroup: w.g.cgroups[s.waker]}, Stack: s.stack})
 		return
 	}
 	turns := w.g.lanes[s.cpu]

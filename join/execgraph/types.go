@@ -27,17 +27,27 @@ const (
 	CauseTimer     CauseKind = "timer"     // a timer expired
 	CauseInterrupt CauseKind = "interrupt" // a device or processor interrupt
 	CauseSoftirq   CauseKind = "softirq"   // deferred interrupt work
+	CauseNetwork   CauseKind = "network"   // a packet arrived, and was on its way
+	CauseDisk      CauseKind = "disk"      // a block device did what it was asked for
+	CauseLimit     CauseKind = "cpu limit" // a cgroup's quota of CPU time was used up
 	CauseUnknown   CauseKind = "unknown"   // not recorded, or lost
 )
 
 // Cause of a wait or of a preemption.
 type Cause struct {
 	Kind CauseKind
-	// Task is the waker (or who ran instead) if Kind is CauseTask.
+	// Task is the waker (or who ran instead) if Kind is CauseTask, the sender of
+	// the packet of a wait for the network, who gave the order of one for a disk; zero if
+	// not known.
 	Task sched.TaskID
-	// Ctx and Vector name the interrupt, softirq or timer otherwise.
+	// Ctx and Vector name the interrupt, softirq or timer otherwise. Of a disk
+	// Vector is the device: major<<20 | minor.
 	Ctx    sched.Context
 	Vector int32
+	// Lock is the kind of lock waited for; of the GIL, Task is its holder.
+	Lock sched.LockKind
+	// Cgroup is the one with the CPU limit, see Graph.Limits.
+	Cgroup uint64
 	// Why says why a cause is unknown: lost, no-wakeup-seen, outside, exited …
 	Why string
 }
@@ -61,11 +71,36 @@ type Segment struct {
 	Stack uint32
 }
 
-// Wait is one wait of the path's target itself.
+// By says whom the cause of a wait for a lock names.
+type By string
+
+// Whom a wait for a lock names: who held it, or, where that is not known, who
+// ended the wait.
+const (
+	ByHolder By = "holder"
+	ByWaker  By = "waker"
+)
+
+// Wait is one wait of the path's target itself. Successive timed waits for the
+// same thing, between which nothing was done, are one.
 type Wait struct {
 	Begin, End int64
-	Cause      Cause  // what ended it, directly
+	Cause      Cause  // what ended it; of the GIL, who held it longest
 	Stack      uint32 // where the target blocked, 0 if not taken
+	On         On     // system call and object
+	Pieces     int    // timed waits it consists of
+	// By is set for waits for locks. Holder held the lock when the wait began, zero
+	// if not known. HeldNs is how long the waker held it, 0 if not known.
+	By     By
+	Holder sched.TaskID
+	HeldNs int64
+	// Took is how long the packet was under way, or the disk's answer took, ns.
+	Took int64
+	// Work is the function of the kernel worker that ended the wait.
+	Work string
+	// WakerStack is where the waker ended the wait (recording stack number), 0 if
+	// not taken.
+	WakerStack uint32
 }
 
 // Path is the active path of Target over [Begin, End): its segments tile that
@@ -75,6 +110,8 @@ type Path struct {
 	Begin, End int64
 	Segments   []Segment
 	Waits      []Wait
+	// Migrations is how often the target went on on another CPU than before.
+	Migrations int
 	Warnings   []string
 }
 

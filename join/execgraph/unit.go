@@ -92,6 +92,7 @@ func (b *Builder) merge(u *Builder) {
 	for tid, ops := range gone {
 		b.line(tid).replay(ops, forever)
 	}
+	b.facts.merge(&u.facts)
 	b.now = max(b.now, u.now)
 	b.loss.Events = addSaturated(b.loss.Events, u.loss.Events)
 	b.loss.Late += u.loss.Late

@@ -14,6 +14,7 @@ const (
 	WhyExited    = "exited"          // after the task's end
 	WhyIdle      = "idle"            // by the idle task; in a preemption: the CPU was idle
 	WhyNoContext = "unknown-context" // the wake-up's context was not recorded
+	WhyHolder    = "no-holder-seen"  // who held the GIL is not known
 )
 
 // why is a word of Cause.Why in a byte.
@@ -29,6 +30,7 @@ const (
 	whyExited
 	whyIdle
 	whyNoContext
+	whyHolder
 )
 
 var whyWords = [...]string{
@@ -40,6 +42,7 @@ var whyWords = [...]string{
 	whyExited:    WhyExited,
 	whyIdle:      WhyIdle,
 	whyNoContext: WhyNoContext,
+	whyHolder:    WhyHolder,
 }
 
 // unknown is a cause that is not known, for a reason.
