@@ -61,7 +61,7 @@ func Open(cfg Config) (*Counters, error) {
 	}
 	cpus := slices.Clone(cfg.CPUs)
 	if cpus == nil {
-		if cpus, err = onlineCPUs(); err != nil {
+		if cpus, err = OnlineCPUs(); err != nil {
 			return nil, err
 		}
 	}

@@ -17,8 +17,8 @@ import (
 
 const devicesDir = "/sys/bus/event_source/devices"
 
-// onlineCPUs lists the CPUs that run tasks now.
-func onlineCPUs() ([]int, error) {
+// OnlineCPUs lists the CPUs that run tasks now.
+func OnlineCPUs() ([]int, error) {
 	const path = "/sys/devices/system/cpu/online"
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -136,7 +136,7 @@ func noCycles() error {
 
 // tryOpen opens an event on a CPU and closes it.
 func tryOpen(e EventSpec) error {
-	cpus, err := onlineCPUs()
+	cpus, err := OnlineCPUs()
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func OpenSideBand(cfg SideBandConfig) (*SideBand, error) {
 	cpus := slices.Clone(cfg.CPUs)
 	if cpus == nil {
 		var err error
-		if cpus, err = onlineCPUs(); err != nil {
+		if cpus, err = OnlineCPUs(); err != nil {
 			return nil, err
 		}
 	}

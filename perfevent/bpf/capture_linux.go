@@ -10,10 +10,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/perf"
 	"golang.org/x/sys/unix"
 
 	"pathprof/join/sched"
+	"pathprof/perfevent"
 	"pathprof/pyframes"
 )
 
@@ -22,7 +22,7 @@ type Config struct {
 	// OnlyTargets keeps only events and samples of processes made known with
 	// SetProcess, and of their wakers.
 	OnlyTargets bool
-	// BufferBytes of each CPU's ring; 0 is 8 MiB.
+	// BufferBytes of each CPU's ring, rounded up to a power of two MiB; 0 is 8 MiB.
 	BufferBytes int
 	// StacksPerSecond that one thread's waits leave at most; 0 is 1000.
 	StacksPerSecond int
@@ -53,9 +53,7 @@ type Python struct {
 type Capture struct {
 	objects pathprofObjects
 	links   []link.Link
-	reader  *perf.Reader
-	raw     perf.Record
-	pending []uint64 // per CPU: lost since its last record
+	rings   *ringReader
 	bad     uint64
 	// rows and rules in use, see LoadTable.
 	rows, rules uint32
@@ -71,20 +69,17 @@ func Open(cfg Config) (*Capture, error) {
 	if err := configure(spec, cfg); err != nil {
 		return nil, err
 	}
+	cpus, chunks, err := sizeRings(spec, cfg)
+	if err != nil {
+		return nil, err
+	}
 	c := &Capture{}
 	if err := spec.LoadAndAssign(&c.objects, nil); err != nil {
 		return nil, loadError(err)
 	}
-	size := cfg.BufferBytes
-	if size == 0 {
-		size = 8 << 20
-	}
-	// The recorder polls: a ring that wakes its reader would add wake-ups to
-	// the trace, so the watermark is never reached before a poll in practice.
-	c.reader, err = perf.NewReaderWithOptions(c.objects.Events, size, perf.ReaderOptions{Watermark: size / 2})
-	if err != nil {
+	if c.rings, err = openRings(c.objects.Rings, c.objects.RingData, cpus, chunks); err != nil {
 		c.Close()
-		return nil, fmt.Errorf("open rings of %d bytes per CPU: %w", size, err)
+		return nil, err
 	}
 	if err := c.attach(); err != nil {
 		c.Close()
@@ -122,6 +117,31 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 		}
 	}
 	return nil
+}
+
+// sizeRings gives every CPU that is online a ring.
+func sizeRings(spec *ebpf.CollectionSpec, cfg Config) (cpus, chunks int, err error) {
+	online, err := perfevent.OnlineCPUs()
+	if err != nil {
+		return 0, 0, fmt.Errorf("rings: %w", err)
+	}
+	size := cfg.BufferBytes
+	if size == 0 {
+		size = 8 << 20
+	}
+	cpus, chunks = online[len(online)-1]+1, 1
+	for chunks*chunkSize < size {
+		chunks *= 2
+	}
+	if err := errors.Join(
+		spec.Variables[pathprofVarRingCpus].Set(uint32(cpus)),
+		spec.Variables[pathprofVarRingChunks].Set(uint32(chunks)),
+	); err != nil {
+		return 0, 0, fmt.Errorf("set size of rings: %w", err)
+	}
+	spec.Maps[pathprofMapRings].MaxEntries = uint32(cpus)
+	spec.Maps[pathprofMapRingData].MaxEntries = uint32(cpus * chunks)
+	return cpus, chunks, nil
 }
 
 // switchHasState tells whether sched_switch passes prev_state, as it does since
@@ -244,43 +264,28 @@ func (c *Capture) RemoveProcess(pid int32) error {
 // Poll hands every record that is in the rings now to handle, one CPU after the
 // other, and returns. The record is reused.
 func (c *Capture) Poll(rec *Record, handle func(*Record) error) error {
-	if err := c.reader.Flush(); err != nil {
-		return fmt.Errorf("flush rings: %w", err)
+	if c.rings == nil {
+		return os.ErrClosed
 	}
-	for {
-		err := c.reader.ReadInto(&c.raw)
-		switch {
-		case errors.Is(err, perf.ErrFlushed):
-			return nil
-		case errors.Is(err, os.ErrClosed):
-			return err
-		case err != nil:
-			return fmt.Errorf("read ring: %w", err)
-		}
-		if err := c.deliver(rec, handle); err != nil {
+	for cpu := range c.rings.rings {
+		if err := c.rings.rings[cpu].poll(func(raw []byte, lost uint64) error {
+			return c.deliver(cpu, raw, lost, rec, handle)
+		}); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // deliver hands one raw record to handle. Where the ring was full, the next
 // record of that CPU is preceded by a KindLost with its time.
-func (c *Capture) deliver(rec *Record, handle func(*Record) error) error {
-	cpu := c.raw.CPU
-	if cpu >= len(c.pending) {
-		c.pending = append(c.pending, make([]uint64, cpu+1-len(c.pending))...)
-	}
-	if c.raw.LostSamples > 0 {
-		c.pending[cpu] += c.raw.LostSamples
-		return nil
-	}
-	if err := decode(c.raw.RawSample, cpu, rec); err != nil {
+func (c *Capture) deliver(cpu int, raw []byte, lost uint64, rec *Record, handle func(*Record) error) error {
+	if err := decode(raw, cpu, rec); err != nil {
 		c.bad++
 		return nil
 	}
-	if n := c.pending[cpu]; n > 0 {
-		c.pending[cpu] = 0
-		lost := Record{Event: sched.Event{Kind: sched.KindLost, Time: rec.Event.Time, CPU: int32(cpu), Count: int64(n)}}
+	if lost > 0 {
+		lost := Record{Event: sched.Event{Kind: sched.KindLost, Time: rec.Event.Time, CPU: int32(cpu), Count: int64(lost)}}
 		if err := handle(&lost); err != nil {
 			return err
 		}
@@ -326,8 +331,9 @@ func (c *Capture) Close() error {
 		errs = append(errs, l.Close())
 	}
 	c.links = nil
-	if c.reader != nil {
-		errs = append(errs, c.reader.Close())
+	if c.rings != nil {
+		errs = append(errs, c.rings.close())
+		c.rings = nil
 	}
 	errs = append(errs, c.objects.Close())
 	return errors.Join(errs...)

@@ -27,6 +27,9 @@ func TestVerifierBudget(t *testing.T) {
 	if err := configure(spec, Config{}); err != nil {
 		t.Fatal(err)
 	}
+	if _, _, err := sizeRings(spec, Config{}); err != nil {
+		t.Fatal(err)
+	}
 	var o pathprofObjects
 	options := ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}}
 	if err := spec.LoadAndAssign(&o, &options); err != nil {

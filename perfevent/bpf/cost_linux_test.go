@@ -4,8 +4,6 @@ package bpf
 
 import (
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -64,7 +62,7 @@ func BenchmarkSampleCost(b *testing.B) {
 // sampleCosts measures every shape in rounds and takes the median of each.
 func sampleCosts(b *testing.B, python string) []costRow {
 	b.Helper()
-	child := perftest.Start(b, python, "testdata/depth.py", builtChain(b))
+	child := perftest.Start(b, python, "testdata/depth.py", builtC(b, "chain", "-shared", "-fPIC"))
 	const cpu = 1
 	var set unix.CPUSet
 	set.Set(cpu % onlineCPUs(b))
@@ -203,17 +201,6 @@ func programStats(b testing.TB, p *ebpf.Program) *ebpf.ProgramStats {
 		b.Fatal(err)
 	}
 	return s
-}
-
-// builtChain compiles testdata/chain.c to a library without frame pointers.
-func builtChain(b testing.TB) string {
-	b.Helper()
-	path := filepath.Join(b.TempDir(), "libchain.so")
-	cmd := exec.Command("gcc", "-O2", "-fomit-frame-pointer", "-shared", "-fPIC", "-o", path, "testdata/chain.c")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		b.Skipf("needs gcc: %v\n%s", err, out)
-	}
-	return path
 }
 
 func onlineCPUs(b testing.TB) int {

@@ -217,6 +217,20 @@ type pathprofPyThread struct {
 	Reserved   uint32
 }
 
+type pathprofRing struct {
+	_           structs.HostLayout
+	Head        uint64
+	Lost        uint64
+	Reserved    [6]uint64
+	Tail        uint64
+	ReservedToo [7]uint64
+}
+
+type pathprofRingChunk struct {
+	_     structs.HostLayout
+	Bytes [1062480]uint8
+}
+
 type pathprofStackEvent struct {
 	_      structs.HostLayout
 	Event  pathprofEvent
@@ -282,11 +296,12 @@ const (
 	pathprofMapCodeMaps        = "code_maps"
 	pathprofMapContexts        = "contexts"
 	pathprofMapCosts           = "costs"
-	pathprofMapEvents          = "events"
 	pathprofMapLosses          = "losses"
 	pathprofMapNativeScratches = "native_scratches"
 	pathprofMapProcesses       = "processes"
 	pathprofMapPyScratches     = "py_scratches"
+	pathprofMapRingData        = "ring_data"
+	pathprofMapRings           = "rings"
 	pathprofMapRooms           = "rooms"
 	pathprofMapThreads         = "threads"
 	pathprofMapUnwindRows      = "unwind_rows"
@@ -309,6 +324,8 @@ const (
 	pathprofVarHasPrevState    = "has_prev_state"
 	pathprofVarMeasureCosts    = "measure_costs"
 	pathprofVarOnlyTargets     = "only_targets"
+	pathprofVarRingChunks      = "ring_chunks"
+	pathprofVarRingCpus        = "ring_cpus"
 	pathprofVarStacksPerSecond = "stacks_per_second"
 )
 
@@ -378,11 +395,12 @@ type pathprofMapSpecs struct {
 	CodeMaps        *ebpf.MapSpec `ebpf:"code_maps"`
 	Contexts        *ebpf.MapSpec `ebpf:"contexts"`
 	Costs           *ebpf.MapSpec `ebpf:"costs"`
-	Events          *ebpf.MapSpec `ebpf:"events"`
 	Losses          *ebpf.MapSpec `ebpf:"losses"`
 	NativeScratches *ebpf.MapSpec `ebpf:"native_scratches"`
 	Processes       *ebpf.MapSpec `ebpf:"processes"`
 	PyScratches     *ebpf.MapSpec `ebpf:"py_scratches"`
+	RingData        *ebpf.MapSpec `ebpf:"ring_data"`
+	Rings           *ebpf.MapSpec `ebpf:"rings"`
 	Rooms           *ebpf.MapSpec `ebpf:"rooms"`
 	Threads         *ebpf.MapSpec `ebpf:"threads"`
 	UnwindRows      *ebpf.MapSpec `ebpf:"unwind_rows"`
@@ -396,6 +414,8 @@ type pathprofVariableSpecs struct {
 	HasPrevState    *ebpf.VariableSpec `ebpf:"has_prev_state"`
 	MeasureCosts    *ebpf.VariableSpec `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
+	RingChunks      *ebpf.VariableSpec `ebpf:"ring_chunks"`
+	RingCpus        *ebpf.VariableSpec `ebpf:"ring_cpus"`
 	StacksPerSecond *ebpf.VariableSpec `ebpf:"stacks_per_second"`
 }
 
@@ -422,11 +442,12 @@ type pathprofMaps struct {
 	CodeMaps        *ebpf.Map `ebpf:"code_maps"`
 	Contexts        *ebpf.Map `ebpf:"contexts"`
 	Costs           *ebpf.Map `ebpf:"costs"`
-	Events          *ebpf.Map `ebpf:"events"`
 	Losses          *ebpf.Map `ebpf:"losses"`
 	NativeScratches *ebpf.Map `ebpf:"native_scratches"`
 	Processes       *ebpf.Map `ebpf:"processes"`
 	PyScratches     *ebpf.Map `ebpf:"py_scratches"`
+	RingData        *ebpf.Map `ebpf:"ring_data"`
+	Rings           *ebpf.Map `ebpf:"rings"`
 	Rooms           *ebpf.Map `ebpf:"rooms"`
 	Threads         *ebpf.Map `ebpf:"threads"`
 	UnwindRows      *ebpf.Map `ebpf:"unwind_rows"`
@@ -438,11 +459,12 @@ func (m *pathprofMaps) Close() error {
 		m.CodeMaps,
 		m.Contexts,
 		m.Costs,
-		m.Events,
 		m.Losses,
 		m.NativeScratches,
 		m.Processes,
 		m.PyScratches,
+		m.RingData,
+		m.Rings,
 		m.Rooms,
 		m.Threads,
 		m.UnwindRows,
@@ -457,6 +479,8 @@ type pathprofVariables struct {
 	HasPrevState    *ebpf.Variable `ebpf:"has_prev_state"`
 	MeasureCosts    *ebpf.Variable `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`
+	RingChunks      *ebpf.Variable `ebpf:"ring_chunks"`
+	RingCpus        *ebpf.Variable `ebpf:"ring_cpus"`
 	StacksPerSecond *ebpf.Variable `ebpf:"stacks_per_second"`
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What goes to user space, through one perf ring per CPU.
+ * What goes to user space, through one ring per CPU (output.h).
  *
  *   every event      struct event                                 (56 bytes)
  *   FORK EXEC COMM   struct event, char comm[16]

@@ -6,7 +6,7 @@
  *   on_*     tp_btf      switch, waking, fork, exec, exit, rename
  *   *_enter  tp_btf      interrupt context (context.h), no output
  *
- * Maps: events (ring per CPU), losses, contexts, rooms, *_scratches (per CPU);
+ * Maps: rings, ring_data (output.h), losses, contexts, rooms, *_scratches (per CPU);
  * processes (written by user space, copied at fork) and threads (a cache, by
  * thread number, removed at exit). Both hash maps are allocated up front: no
  * memory is allocated in an interrupt. A full processes map leaves new children
@@ -71,7 +71,7 @@ int sample(struct perf_ctx *ctx)
 	context_at(&e->event, 1);
 	e->event.pid = tgid;
 	e->event.tid = (u32)id;
-	emit(ctx, e, take_stack(ctx, e, p, room, !kernel), EVENT_SAMPLE);
+	emit(e, take_stack(ctx, e, p, room, !kernel), EVENT_SAMPLE);
 	return 0;
 }
 
@@ -126,7 +126,7 @@ int on_switch(u64 *ctx)
 	if (p && !ctx[0] && e->event.state && !(e->event.state & 0x30)) {
 		if (may_take_stack(prev->pid, e->event.time)) {
 			e->event.flags |= FLAG_STACK;
-			emit(ctx, e, take_stack(ctx, e, p, room, 0), EVENT_SWITCH);
+			emit(e, take_stack(ctx, e, p, room, 0), EVENT_SWITCH);
 			return 0;
 		}
 		struct loss *loss = loss_here();
@@ -135,7 +135,7 @@ int on_switch(u64 *ctx)
 		if (loss)
 			loss->thinned++;
 	}
-	emit(ctx, &e->event, sizeof(e->event), EVENT_SWITCH);
+	emit(&e->event, sizeof(e->event), EVENT_SWITCH);
 	return 0;
 }
 
@@ -153,18 +153,18 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	e.other_pid = id >> 32;
 	e.other_tid = (u32)id;
 	context_at(&e, 0);
-	emit(ctx, &e, sizeof(e), EVENT_WAKING);
+	emit(&e, sizeof(e), EVENT_WAKING);
 	return 0;
 }
 
 /* emit_named sends e with a task's name. */
-inlined void emit_named(void *ctx, struct event *e, const char *comm)
+inlined void emit_named(struct event *e, const char *comm)
 {
 	struct named_event n = {};
 
 	n.event = *e;
 	bpf_probe_read_kernel_str(n.comm, sizeof(n.comm), comm);
-	emit(ctx, &n, sizeof(n), e->kind);
+	emit(&n, sizeof(n), e->kind);
 }
 
 SEC("tp_btf/sched_process_fork")
@@ -193,7 +193,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	e.kind = EVENT_FORK;
 	set_task(&e, child);
 	set_other(&e, parent);
-	emit_named(ctx, &e, child->comm);
+	emit_named(&e, child->comm);
 	return 0;
 }
 
@@ -216,7 +216,7 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 	e.kind = EVENT_EXEC;
 	e.value = old_tid;
 	set_task(&e, task);
-	emit_named(ctx, &e, task->comm);
+	emit_named(&e, task->comm);
 	return 0;
 }
 
@@ -232,7 +232,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	e.time = bpf_ktime_get_ns();
 	e.kind = EVENT_EXIT;
 	set_task(&e, task);
-	emit(ctx, &e, sizeof(e), EVENT_EXIT);
+	emit(&e, sizeof(e), EVENT_EXIT);
 	return 0;
 }
 
@@ -246,6 +246,6 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 	e.time = bpf_ktime_get_ns();
 	e.kind = EVENT_COMM;
 	set_task(&e, task);
-	emit_named(ctx, &e, comm);
+	emit_named(&e, comm);
 	return 0;
 }

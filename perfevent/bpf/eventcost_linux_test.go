@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpf
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"pathprof/perfevent/perftest"
+)
+
+// BenchmarkEventCost reports what an event without a stack costs by the kernel's
+// own clock of BPF programs, in ns, where two threads wake each other all the
+// time. ns-empty is a program on the same tracepoint that does nothing: the
+// clock's own share of every figure.
+func BenchmarkEventCost(b *testing.B) {
+	perftest.Require(b, perftest.Root, perftest.BPF)
+	perftest.Start(b, builtC(b, "pingpong"), "0")
+	c, err := Open(Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer stats.Close()
+	o := &c.objects
+	programs := map[string]*ebpf.Program{
+		"switch": o.OnSwitch, "waking": o.OnWaking, "irq-enter": o.IrqEnter, "irq-leave": o.IrqLeave,
+		"softirq-enter": o.SoftirqEnter, "hrtimer-enter": o.HrtimerEnter, "hrtimer-leave": o.HrtimerLeave,
+	}
+	for b.Loop() {
+		before := map[string]*ebpf.ProgramStats{}
+		for name, p := range programs {
+			before[name] = programStats(b, p)
+		}
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			var rec Record
+			if err := c.Poll(&rec, func(*Record) error { return nil }); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for name, p := range programs {
+			after := programStats(b, p)
+			if n := after.RunCount - before[name].RunCount; n > 0 {
+				b.ReportMetric(float64(after.Runtime-before[name].Runtime)/float64(n), "ns-"+name)
+			}
+		}
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(lostEvents(b, c), "lost")
+	}
+}
+
+func lostEvents(b *testing.B, c *Capture) (n float64) {
+	b.Helper()
+	losses, err := c.Losses()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, l := range losses {
+		n += float64(l.Events + l.Samples)
+	}
+	return n
+}
+
+// builtC compiles testdata/NAME.c without frame pointers.
+func builtC(b testing.TB, name string, flags ...string) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), name)
+	args := append([]string{"-O2", "-fomit-frame-pointer", "-pthread", "-o", path, "testdata/" + name + ".c"}, flags...)
+	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		b.Skipf("needs gcc: %v\n%s", err, out)
+	}
+	return path
+}
