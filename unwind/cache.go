@@ -23,7 +23,7 @@ import (
 // whenever the compiler or the form changes: an old table is then built anew.
 const (
 	cacheMagic   = "PPUW"
-	cacheVersion = 1
+	cacheVersion = 2
 	cacheSuffix  = ".unwind"
 	headerBytes  = 48
 	ruleBytes    = 24

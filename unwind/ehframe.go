@@ -209,12 +209,8 @@ func BuildTable(r io.ReaderAt) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build unwind table: %w", err)
 	}
-	data, err := f.readFrameData()
-	if err != nil {
-		return nil, fmt.Errorf("build unwind table: %w", err)
-	}
 	table := &Table{Machine: f.Machine, Base: base}
-	fdes, err := data.parse(table)
+	fdes, err := f.describe(table)
 	if err != nil {
 		return nil, fmt.Errorf("build unwind table: %w", err)
 	}
@@ -229,6 +225,33 @@ func BuildTable(r io.ReaderAt) (*Table, error) {
 		return nil, fmt.Errorf("build unwind table: %w", ErrNoTable)
 	}
 	return table, nil
+}
+
+// describe returns the functions of .eh_frame and those that only .debug_frame has:
+// a program built without unwind tables, but with debugging information, has
+// .eh_frame for the C library's start files alone.
+func (f *elfFile) describe(table *Table) (frame.FrameDescriptionEntries, error) {
+	data, err := f.readFrameData()
+	if err != nil {
+		return nil, err
+	}
+	fdes, err := data.parse(table)
+	if err != nil || data.addr == 0 {
+		return fdes, err
+	}
+	b, err := f.section(".debug_frame")
+	if err != nil || len(b) > maxFrameData-len(data.bytes) {
+		table.Skipped++
+		return fdes, nil
+	}
+	more, err := (&frameData{bytes: b}).parse(table)
+	if err != nil {
+		table.Skipped++
+		return fdes, nil
+	}
+	fdes = append(fdes, more...) // of those that begin alike the first is taken
+	slices.SortStableFunc(fdes, func(a, b *frame.FrameDescriptionEntry) int { return cmp.Compare(a.Begin(), b.Begin()) })
+	return fdes, nil
 }
 
 // withoutSignalReturns drops the descriptions of signal returns.

@@ -27,11 +27,7 @@ func OpenFunctions(r io.ReaderAt) (*Functions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read functions: %w", err)
 	}
-	data, err := f.readFrameData()
-	if err != nil {
-		return nil, fmt.Errorf("read functions: %w", err)
-	}
-	fdes, err := data.parse(&Table{Machine: f.Machine, Base: base})
+	fdes, err := f.describe(&Table{Machine: f.Machine, Base: base})
 	if err != nil {
 		return nil, fmt.Errorf("read functions: %w", err)
 	}

@@ -189,6 +189,47 @@ func TestExtensionChain(t *testing.T) {
 	}
 }
 
+// So is that of an extension that is loaded while the recording goes on, and whose
+// file is deleted at once.
+func TestLateAndDeletedExtension(t *testing.T) {
+	needRecorder(t)
+	python := perftest.PythonPath(t, "3.12")
+	lib := t.TempDir()
+	gcc(t, filepath.Join(lib, "chain.so"), "-fPIC", "-shared", "-I"+askSysconfig(t, python).Include)
+	child := perftest.StartSource(t, python, "late", `
+import os, sys
+print("ready", flush=True)
+sys.stdin.readline()
+sys.path.insert(0, sys.argv[1])
+import chain
+os.unlink(chain.__file__)
+`+strings.Replace(chainProgram, `print("ready", flush=True)`, "", 1), lib)
+	cmd, dir := startRecorder(t, "-p", strconv.Itoa(child.PID), "--period", "250us", "-d", "2s", "--scope", "process")
+	child.Say("go")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	child.Kill()
+	// The first samples may come before the tables.
+	list := mergedStacks(t, dir, child.PID, join.FramesPython)
+	if len(list) < 100 {
+		t.Fatalf("%d samples", len(list))
+	}
+	deep := 0
+	for _, s := range list[len(list)/5:] {
+		names := namesOf(&s)
+		if why := onChain(names, chainOfProgram, false); s.Verdict != join.Merged || why != "" {
+			t.Fatalf("%s (%s): %s: %s", s.Verdict, s.Reason, why, strings.Join(names, ";"))
+		}
+		if slices.Contains(names, "ext_f") {
+			deep++
+		}
+	}
+	if deep < len(list)/20 {
+		t.Errorf("%d of %d samples in the innermost function", deep, len(list))
+	}
+}
+
 // So is the stack of a C program that has the interpreter in a library, or in
 // itself.
 func TestEmbeddedChain(t *testing.T) {

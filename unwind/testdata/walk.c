@@ -13,10 +13,13 @@
  *	END
  *
  * With the argument "step" it captures nothing: a debugger watches each step.
+ * With -DMUSL it needs no more than POSIX, and writes an empty BACKTRACE.
  */
 #define _GNU_SOURCE
 #include <alloca.h>
+#ifndef MUSL
 #include <execinfo.h>
+#endif
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -38,6 +41,18 @@
 #define PC(uc) ((uc).uc_mcontext.gregs[REG_RIP])
 #define SP(uc) ((uc).uc_mcontext.gregs[REG_RSP])
 #define FP(uc) ((uc).uc_mcontext.gregs[REG_RBP])
+#endif
+
+#ifdef MUSL
+static int backtrace(void **pcs, int n) { return 0; }
+#endif
+
+/* Registers as they are within capture. */
+#if defined(MUSL) && defined(__x86_64__)
+#define HERE(uc) __asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2" \
+				  : "=r"(PC(uc)), "=r"(SP(uc)), "=r"(FP(uc)))
+#else
+#define HERE(uc) getcontext(&(uc))
 #endif
 
 static int quiet;
@@ -78,7 +93,7 @@ NOINLINE static void capture(void)
 		sink++;
 		return;
 	}
-	getcontext(&uc);
+	HERE(uc);
 	int n = backtrace(pcs, 256);
 	printf("CAPTURE %s\nREGS %llx %llx %llx\n", current_name, (unsigned long long)PC(uc),
 	       (unsigned long long)SP(uc), (unsigned long long)FP(uc));
