@@ -189,6 +189,37 @@ func TestExtensionChain(t *testing.T) {
 	}
 }
 
+// So it is with the trampolines of -X perf in between, which have the names that
+// the interpreter gave them.
+func TestPerfTrampolines(t *testing.T) {
+	needRecorder(t)
+	for _, minor := range []string{"3.12", "3.13"} {
+		t.Run(minor, func(t *testing.T) {
+			python := perftest.PythonPath(t, minor)
+			lib, script := t.TempDir(), filepath.Join(t.TempDir(), "main.py")
+			gcc(t, filepath.Join(lib, "chain.so"), "-fPIC", "-shared", "-I"+askSysconfig(t, python).Include)
+			source := "import sys; sys.path.insert(0, sys.argv[1])\n" + chainProgram
+			if err := os.WriteFile(script, []byte(source), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			child := perftest.Start(t, python, "-X", "perf", script, lib)
+			t.Cleanup(func() { os.Remove("/tmp/perf-" + strconv.Itoa(child.PID) + ".map") })
+			dir := recordChain(t, child)
+			checkChain(t, dir, child.PID, join.FramesPython, chainOfProgram)
+			list := mergedStacks(t, dir, child.PID, join.FramesNative)
+			named := 0
+			for i := range list {
+				if slices.Contains(namesOf(&list[i]), "py::f1:"+script) {
+					named++
+				}
+			}
+			if named < len(list)/2 {
+				t.Errorf("%d of %d samples in the trampoline of f1", named, len(list))
+			}
+		})
+	}
+}
+
 // So is that of an extension that is loaded while the recording goes on, and whose
 // file is deleted at once.
 func TestLateAndDeletedExtension(t *testing.T) {

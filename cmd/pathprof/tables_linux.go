@@ -21,6 +21,8 @@ type tableLoader struct {
 	cache   *unwind.TableCache // nil: tables are built each time
 	files   map[imageKey]loadedTable
 	nextID  uint32
+	// trampolines of -X perf, by the size of the mapping.
+	trampolines map[uint64]bpf.TableRef
 	// notes counts what could not be done, by reason.
 	notes map[string]int
 }
@@ -31,7 +33,7 @@ type loadedTable struct {
 }
 
 func newTableLoader(capture *bpf.Capture) *tableLoader {
-	l := &tableLoader{capture: capture, files: map[imageKey]loadedTable{}, notes: map[string]int{}}
+	l := &tableLoader{capture: capture, files: map[imageKey]loadedTable{}, trampolines: map[uint64]bpf.TableRef{}, notes: map[string]int{}}
 	dir, err := unwind.DefaultCacheDir()
 	if err == nil {
 		l.cache, err = unwind.OpenTableCache(dir)
@@ -74,6 +76,10 @@ func (l *tableLoader) load(pid int32) uint32 {
 // codeMap finds the table of a mapping; without a file there is none.
 func (l *tableLoader) codeMap(pid int32, m *proc.Mapping) bpf.CodeMap {
 	c := bpf.CodeMap{Start: m.Start, End: m.End}
+	if isMade(m) {
+		c.Table, c.Bias = l.madeTable(pid, m), m.Start
+		return c
+	}
 	t, known := l.files[fileOf(m)]
 	if !known {
 		t = l.open(pid, m)
@@ -103,9 +109,6 @@ func (l *tableLoader) open(pid int32, m *proc.Mapping) loadedTable {
 	if m.Path == vdsoName {
 		return l.openVDSO(pid, m)
 	}
-	if m.Inode == 0 {
-		return loadedTable{} // code made at run time
-	}
 	f, err := proc.OpenMapped(int(pid), *m)
 	if err != nil {
 		l.notes["unwind table: "+err.Error()]++
@@ -132,6 +135,31 @@ func (l *tableLoader) openVDSO(pid int32, m *proc.Mapping) loadedTable {
 	defer mem.Close()
 	t, err := unwind.BuildTable(io.NewSectionReader(mem, int64(m.Start), int64(m.End-m.Start)))
 	return loadedTable{ref: l.put(m.Path, t, err)}
+}
+
+// madeTable is the table of code made at run time, of which only CPython's own
+// trampolines are known.
+func (l *tableLoader) madeTable(pid int32, m *proc.Mapping) bpf.TableRef {
+	mem, err := proc.OpenMemory(int(pid))
+	if err != nil {
+		return bpf.TableRef{}
+	}
+	defer mem.Close()
+	var head [64]byte
+	if _, err := mem.ReadAt(head[:], int64(m.Start)); err != nil {
+		return bpf.TableRef{}
+	}
+	size := m.End - m.Start
+	t, ok := unwind.TrampolineTable(head[:], size)
+	if !ok {
+		return bpf.TableRef{}
+	}
+	ref, known := l.trampolines[size]
+	if !known {
+		ref = l.put("trampolines", t, nil)
+		l.trampolines[size] = ref
+	}
+	return ref
 }
 
 func (l *tableLoader) put(path string, t *unwind.Table, err error) bpf.TableRef {
