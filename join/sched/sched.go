@@ -142,8 +142,8 @@ type Event struct {
 
 	// Call is the system call in which Task left the CPU (switch, task), 0 if in
 	// none or not known. Object is what it waits on, as Call says: the address of a
-	// futex, a file descriptor (read, recv, accept, epoll_wait …), a process (wait4,
-	// waitid), else the first argument. See also the kinds.
+	// futex, a file descriptor (read, recv, accept, epoll_wait …, poll of one), a
+	// process (wait4, waitid), else the first argument. See also the kinds.
 	Call   Call
 	Object uint64
 	// Timeout is the length of a timed wait in ns, relative to its begin, 0 if it

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -55,6 +56,8 @@ type Capture struct {
 	links   []link.Link
 	rings   *ringReader
 	bad     uint64
+	// realtime is CLOCK_REALTIME minus CLOCK_MONOTONIC at the last poll.
+	realtime int64
 	// rows and rules in use, see LoadTable.
 	rows, rules uint32
 }
@@ -104,6 +107,9 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 		if err := spec.Variables[pathprofVarStacksPerSecond].Set(uint32(cfg.StacksPerSecond)); err != nil {
 			return fmt.Errorf("set stack rate: %w", err)
 		}
+	}
+	if err := spec.Variables[pathprofVarWaitRules].Set(waitRules(runtime.GOARCH)); err != nil {
+		return fmt.Errorf("set rules of system calls: %w", err)
 	}
 	spec.Maps[pathprofMapUnwindRows].MaxEntries = maxRows
 	spec.Maps[pathprofMapUnwindRules].MaxEntries = maxRules
@@ -261,9 +267,20 @@ func (c *Capture) RemoveProcess(pid int32) error {
 	return nil
 }
 
+// realtimeOffset is near enough for a timeout: the clocks are read one after the
+// other.
+func realtimeOffset() int64 {
+	var real, mono unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_REALTIME, &real) != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) != nil {
+		return 0
+	}
+	return real.Nano() - mono.Nano()
+}
+
 // Poll hands every record that is in the rings now to handle, one CPU after the
 // other, and returns. The record is reused.
 func (c *Capture) Poll(rec *Record, handle func(*Record) error) error {
+	c.realtime = realtimeOffset()
 	if c.rings == nil {
 		return os.ErrClosed
 	}
@@ -280,6 +297,7 @@ func (c *Capture) Poll(rec *Record, handle func(*Record) error) error {
 // deliver hands one raw record to handle. Where the ring was full, the next
 // record of that CPU is preceded by a KindLost with its time.
 func (c *Capture) deliver(cpu int, raw []byte, lost uint64, rec *Record, handle func(*Record) error) error {
+	rec.realtime = c.realtime
 	if err := decode(raw, cpu, rec); err != nil {
 		c.bad++
 		return nil

@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -26,15 +27,17 @@ func TestEventLayout(t *testing.T) {
 	}{
 		{"sizeof event", unsafe.Sizeof(e), eventSize},
 		{"event.value", unsafe.Offsetof(e.Value), 8},
-		{"event.kind", unsafe.Offsetof(e.Kind), 16},
-		{"event.context", unsafe.Offsetof(e.Context), 20},
-		{"event.flags", unsafe.Offsetof(e.Flags), 24},
-		{"event.vector", unsafe.Offsetof(e.Vector), 28},
-		{"event.pid", unsafe.Offsetof(e.Pid), 32},
-		{"event.tid", unsafe.Offsetof(e.Tid), 36},
-		{"event.other_pid", unsafe.Offsetof(e.OtherPid), 40},
-		{"event.other_tid", unsafe.Offsetof(e.OtherTid), 44},
-		{"event.state", unsafe.Offsetof(e.State), 48},
+		{"event.extra", unsafe.Offsetof(e.Extra), 16},
+		{"event.holder", unsafe.Offsetof(e.Holder), 64},
+		{"event.kind", unsafe.Offsetof(e.Kind), 24},
+		{"event.context", unsafe.Offsetof(e.Context), 28},
+		{"event.flags", unsafe.Offsetof(e.Flags), 32},
+		{"event.vector", unsafe.Offsetof(e.Vector), 36},
+		{"event.pid", unsafe.Offsetof(e.Pid), 40},
+		{"event.tid", unsafe.Offsetof(e.Tid), 44},
+		{"event.other_pid", unsafe.Offsetof(e.OtherPid), 48},
+		{"event.other_tid", unsafe.Offsetof(e.OtherTid), 52},
+		{"event.state", unsafe.Offsetof(e.State), 56},
 		{"sizeof stack_head", unsafe.Sizeof(h), headSize},
 		{"stack_head.native", unsafe.Offsetof(h.Native), 2},
 		{"stack_head.python", unsafe.Offsetof(h.Python), 4},
@@ -97,6 +100,39 @@ func TestEnums(t *testing.T) {
 	}
 }
 
+// The words of waits, too.
+func TestWaitEnums(t *testing.T) {
+	header := ""
+	for _, name := range []string{"c/event.h", "c/wait.h"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		header += string(text)
+	}
+	for enum, want := range map[string]map[string]int{
+		"lock": {
+			"LOCK_UNKNOWN": int(sched.LockUnknown), "LOCK_GIL": int(sched.LockGIL), "LOCK_MUTEX": int(sched.LockMutex),
+			"LOCK_SEMAPHORE": int(sched.LockSemaphore), "LOCK_PYMUTEX": int(sched.LockPyMutex),
+			"LOCK_CONDITION": int(sched.LockCondition),
+		},
+		"wait_time": {
+			"TIME_NONE": timeNone, "TIME_MS": timeMS, "TIME_SPEC": timeSpec, "TIME_VAL": timeVal,
+			"TIME_REALTIME": timeRealtime, "TIME_FUTEX": timeFutex, "TIME_CLOCK": timeClock,
+		},
+		"wait_width": {"WIDTH_LONG": widthLong, "WIDTH_INT": widthInt, "WIDTH_POLL": widthPoll},
+	} {
+		compareEnum(t, header, enum, want)
+	}
+	if !strings.Contains(header, fmt.Sprintf("#define FLAG_LOCK_SHIFT %d\n", lockShift)) ||
+		!strings.Contains(header, fmt.Sprintf("#define CALLS %d\n", maxCalls)) {
+		t.Error("FLAG_LOCK_SHIFT or CALLS differ")
+	}
+	if got, want := unsafe.Sizeof(pathprofWaitRule{}), unsafe.Sizeof(waitRule{}); got != want {
+		t.Errorf("wait rule: C has %d bytes, Go %d", got, want)
+	}
+}
+
 // The unwinder's words and sizes are those of the Go package.
 func TestUnwindLayout(t *testing.T) {
 	if got, want := unsafe.Sizeof(pathprofUnwindRule{}), unsafe.Sizeof(unwind.Rule{}); got != want {
@@ -120,21 +156,27 @@ func TestUnwindLayout(t *testing.T) {
 			"PLACE_IN_REG": int(unwind.PlaceInReg), "PLACE_UNSUPPORTED": int(unwind.PlaceUnsupported),
 		},
 	} {
-		m := regexp.MustCompile(`enum ` + enum + ` \{ ([A-Z_, ]+) \};`).FindSubmatch(header)
-		if m == nil {
-			t.Fatalf("no enum %s in c/native.h", enum)
-		}
-		words := strings.Split(string(m[1]), ", ")
-		if len(words) != len(want) {
-			t.Errorf("%s: C has %d words, Go %d", enum, len(words), len(want))
-		}
-		for got, word := range words {
-			if n, ok := want[word]; !ok || n != got {
-				t.Errorf("%s: C has %d, Go %d", word, got, n)
-			}
-		}
+		compareEnum(t, string(header), enum, want)
 	}
 	if unwind.RegSP != 0 || unwind.RegFP != 1 || unwind.RegOther != 2 || unwind.FlagSignal != 1 {
 		t.Error("registers or flags differ from c/native.h")
+	}
+}
+
+// compareEnum finds an enum of one line in a header, and compares its words.
+func compareEnum(t *testing.T, header, enum string, want map[string]int) {
+	t.Helper()
+	m := regexp.MustCompile(`enum ` + enum + ` \{ ([A-Z_, ]+) \};`).FindStringSubmatch(header)
+	if m == nil {
+		t.Fatalf("no enum %s", enum)
+	}
+	words := strings.Split(m[1], ", ")
+	if len(words) != len(want) {
+		t.Errorf("%s: C has %d words, Go %d", enum, len(words), len(want))
+	}
+	for got, word := range words {
+		if n, ok := want[word]; !ok || n != got {
+			t.Errorf("%s: C has %d, Go %d", word, got, n)
+		}
 	}
 }

@@ -67,6 +67,7 @@ type pathprofEvent struct {
 	_        structs.HostLayout
 	Time     uint64
 	Value    uint64
+	Extra    uint64
 	Kind     pathprofEventKind
 	Context  pathprofContext
 	Flags    pathprofEventFlags
@@ -77,15 +78,22 @@ type pathprofEvent struct {
 	OtherTid int32
 	State    uint32
 	Status   uint32
+	Holder   int32
+	Reserved uint32
 }
 
 type pathprofEventFlags uint32
 
 const (
-	pathprofEventFlagsFLAG_PREEMPT pathprofEventFlags = 1
-	pathprofEventFlagsFLAG_STACK   pathprofEventFlags = 2
-	pathprofEventFlagsFLAG_THINNED pathprofEventFlags = 4
-	pathprofEventFlagsFLAG_KERNEL  pathprofEventFlags = 8
+	pathprofEventFlagsFLAG_PREEMPT   pathprofEventFlags = 1
+	pathprofEventFlagsFLAG_STACK     pathprofEventFlags = 2
+	pathprofEventFlagsFLAG_THINNED   pathprofEventFlags = 4
+	pathprofEventFlagsFLAG_KERNEL    pathprofEventFlags = 8
+	pathprofEventFlagsFLAG_REALTIME  pathprofEventFlags = 16
+	pathprofEventFlagsFLAG_MONOTONIC pathprofEventFlags = 32
+	pathprofEventFlagsFLAG_SHARED    pathprofEventFlags = 64
+	pathprofEventFlagsFLAG_FUTEX     pathprofEventFlags = 128
+	pathprofEventFlagsFLAG_LOCK      pathprofEventFlags = 1792
 )
 
 type pathprofEventKind uint32
@@ -101,6 +109,12 @@ const (
 	pathprofEventKindEVENT_SAMPLE pathprofEventKind = 7
 	pathprofEventKindEVENT_KINDS  pathprofEventKind = 8
 )
+
+type pathprofInnerKey struct {
+	_    structs.HostLayout
+	Tgid uint32
+	Tid  uint32
+}
 
 type pathprofLoss struct {
 	_       structs.HostLayout
@@ -179,7 +193,7 @@ type pathprofPyProcess struct {
 	GilHolder         uint32
 	GilLocked         uint32
 	InterpCollecting  uint32
-	_                 [4]byte
+	LibcTid           uint32
 }
 
 type pathprofPyScratch struct {
@@ -228,7 +242,7 @@ type pathprofRing struct {
 
 type pathprofRingChunk struct {
 	_     structs.HostLayout
-	Bytes [1062480]uint8
+	Bytes [1062496]uint8
 }
 
 type pathprofStackEvent struct {
@@ -289,6 +303,14 @@ type pathprofUnwindRule struct {
 	Reserved uint8
 }
 
+type pathprofWaitRule struct {
+	_       structs.HostLayout
+	Object  uint8
+	Width   uint8
+	Time    uint8
+	Timeout uint8
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -296,6 +318,7 @@ const (
 	pathprofMapCodeMaps        = "code_maps"
 	pathprofMapContexts        = "contexts"
 	pathprofMapCosts           = "costs"
+	pathprofMapInnerTids       = "inner_tids"
 	pathprofMapLosses          = "losses"
 	pathprofMapNativeScratches = "native_scratches"
 	pathprofMapProcesses       = "processes"
@@ -327,6 +350,7 @@ const (
 	pathprofVarRingChunks      = "ring_chunks"
 	pathprofVarRingCpus        = "ring_cpus"
 	pathprofVarStacksPerSecond = "stacks_per_second"
+	pathprofVarWaitRules       = "wait_rules"
 )
 
 // loadPathprof returns the embedded CollectionSpec for pathprof.
@@ -395,6 +419,7 @@ type pathprofMapSpecs struct {
 	CodeMaps        *ebpf.MapSpec `ebpf:"code_maps"`
 	Contexts        *ebpf.MapSpec `ebpf:"contexts"`
 	Costs           *ebpf.MapSpec `ebpf:"costs"`
+	InnerTids       *ebpf.MapSpec `ebpf:"inner_tids"`
 	Losses          *ebpf.MapSpec `ebpf:"losses"`
 	NativeScratches *ebpf.MapSpec `ebpf:"native_scratches"`
 	Processes       *ebpf.MapSpec `ebpf:"processes"`
@@ -417,6 +442,7 @@ type pathprofVariableSpecs struct {
 	RingChunks      *ebpf.VariableSpec `ebpf:"ring_chunks"`
 	RingCpus        *ebpf.VariableSpec `ebpf:"ring_cpus"`
 	StacksPerSecond *ebpf.VariableSpec `ebpf:"stacks_per_second"`
+	WaitRules       *ebpf.VariableSpec `ebpf:"wait_rules"`
 }
 
 // pathprofObjects contains all objects after they have been loaded into the kernel.
@@ -442,6 +468,7 @@ type pathprofMaps struct {
 	CodeMaps        *ebpf.Map `ebpf:"code_maps"`
 	Contexts        *ebpf.Map `ebpf:"contexts"`
 	Costs           *ebpf.Map `ebpf:"costs"`
+	InnerTids       *ebpf.Map `ebpf:"inner_tids"`
 	Losses          *ebpf.Map `ebpf:"losses"`
 	NativeScratches *ebpf.Map `ebpf:"native_scratches"`
 	Processes       *ebpf.Map `ebpf:"processes"`
@@ -459,6 +486,7 @@ func (m *pathprofMaps) Close() error {
 		m.CodeMaps,
 		m.Contexts,
 		m.Costs,
+		m.InnerTids,
 		m.Losses,
 		m.NativeScratches,
 		m.Processes,
@@ -482,6 +510,7 @@ type pathprofVariables struct {
 	RingChunks      *ebpf.Variable `ebpf:"ring_chunks"`
 	RingCpus        *ebpf.Variable `ebpf:"ring_cpus"`
 	StacksPerSecond *ebpf.Variable `ebpf:"stacks_per_second"`
+	WaitRules       *ebpf.Variable `ebpf:"wait_rules"`
 }
 
 // pathprofPrograms contains all programs after they have been loaded into the kernel.

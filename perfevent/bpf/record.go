@@ -30,6 +30,8 @@ type Record struct {
 	// HasStack tells whether Stack was taken.
 	HasStack bool
 	Stack    Stack
+
+	realtime int64 // CLOCK_REALTIME minus CLOCK_MONOTONIC, for absolute timeouts
 }
 
 // NativeExact is set in a native address that is the next instruction to run,
@@ -47,7 +49,7 @@ type Stack struct {
 }
 
 const (
-	eventSize   = 56
+	eventSize   = 72
 	headSize    = 16
 	pyFrameSize = 24
 	commSize    = 16
@@ -59,15 +61,15 @@ func decode(raw []byte, cpu int, rec *Record) error {
 		return fmt.Errorf("record of %d bytes", len(raw))
 	}
 	le := binary.LittleEndian
-	flags := pathprofEventFlags(le.Uint32(raw[24:]))
+	flags := pathprofEventFlags(le.Uint32(raw[32:]))
 	rec.Event = sched.Event{
 		Time:   int64(le.Uint64(raw)),
 		CPU:    int32(cpu),
-		Ctx:    sched.Context(le.Uint32(raw[20:])),
-		Vector: int32(le.Uint32(raw[28:])),
-		Task:   sched.Ref{PID: int32(le.Uint32(raw[32:])), TID: int32(le.Uint32(raw[36:]))},
-		Other:  sched.Ref{PID: int32(le.Uint32(raw[40:])), TID: int32(le.Uint32(raw[44:]))},
-		State:  le.Uint32(raw[48:]),
+		Ctx:    sched.Context(le.Uint32(raw[28:])),
+		Vector: int32(le.Uint32(raw[36:])),
+		Task:   sched.Ref{PID: int32(le.Uint32(raw[40:])), TID: int32(le.Uint32(raw[44:]))},
+		Other:  sched.Ref{PID: int32(le.Uint32(raw[48:])), TID: int32(le.Uint32(raw[52:]))},
+		State:  le.Uint32(raw[56:]),
 	}
 	rec.Event.Preempt = flags&pathprofEventFlagsFLAG_PREEMPT != 0
 	rec.Value = int64(le.Uint64(raw[8:]))
@@ -75,8 +77,11 @@ func decode(raw []byte, cpu int, rec *Record) error {
 	rec.Thinned = flags&pathprofEventFlagsFLAG_THINNED != 0
 	rec.HasStack = flags&pathprofEventFlagsFLAG_STACK != 0
 	rec.Sample = false
-	if err := rec.setKind(pathprofEventKind(le.Uint32(raw[16:])), raw[eventSize:]); err != nil {
+	if err := rec.setKind(pathprofEventKind(le.Uint32(raw[24:])), raw[eventSize:]); err != nil {
 		return err
+	}
+	if rec.Event.Kind == sched.KindSwitch {
+		decodeWait(raw, &rec.Event, rec.realtime)
 	}
 	if rec.HasStack {
 		return rec.Stack.decode(raw[eventSize:])
@@ -88,6 +93,7 @@ func (rec *Record) setKind(kind pathprofEventKind, rest []byte) error {
 	switch kind {
 	case pathprofEventKindEVENT_SWITCH:
 		rec.Event.Kind = sched.KindSwitch
+		rec.Event.Vector = 0
 	case pathprofEventKindEVENT_WAKING:
 		rec.Event.Kind = sched.KindWaking
 	case pathprofEventKindEVENT_EXIT:

@@ -29,12 +29,13 @@ func put(e pathprofEvent, rest ...any) []byte {
 
 func fields(e pathprofEvent) any {
 	return struct {
-		Time, Value                  uint64
+		Time, Value, Extra           uint64
 		Kind, Context, Flags         uint32
 		Vector, PID, TID, OPID, OTID int32
-		State, Reserved              uint32
-	}{e.Time, e.Value, uint32(e.Kind), uint32(e.Context), uint32(e.Flags), e.Vector, e.Pid, e.Tid,
-		e.OtherPid, e.OtherTid, e.State, 0}
+		State, Status                uint32
+		Holder, Reserved             int32
+	}{e.Time, e.Value, e.Extra, uint32(e.Kind), uint32(e.Context), uint32(e.Flags), e.Vector, e.Pid, e.Tid,
+		e.OtherPid, e.OtherTid, e.State, 0, e.Holder, 0}
 }
 
 func comm(name string) (b [commSize]byte) {

@@ -2,7 +2,7 @@
 /*
  * What goes to user space, through one ring per CPU (output.h).
  *
- *   every event      struct event                                 (56 bytes)
+ *   every event      struct event                                 (72 bytes)
  *   FORK EXEC COMM   struct event, char comm[16]
  *   SAMPLE, and SWITCH with FLAG_STACK:
  *                    struct event, struct stack_head, then
@@ -64,7 +64,19 @@ enum event_flags {
 	FLAG_STACK = 2,   /* a stack follows */
 	FLAG_THINNED = 4, /* a stack was due but left out */
 	FLAG_KERNEL = 8,  /* sample: the CPU was in kernel mode */
+	FLAG_REALTIME = 16,  /* switch: extra is a time of CLOCK_REALTIME */
+	FLAG_MONOTONIC = 32, /* switch: extra is a time of CLOCK_MONOTONIC */
+	FLAG_SHARED = 64,    /* switch: the holder may be of another process */
+	FLAG_FUTEX = 128,    /* switch: value is a futex */
+	FLAG_LOCK = 0x700,   /* switch: enum lock << FLAG_LOCK_SHIFT */
 };
+
+#define FLAG_LOCK_SHIFT 8
+
+/* Same numbers as sched.LockKind. */
+enum lock { LOCK_UNKNOWN, LOCK_GIL, LOCK_MUTEX, LOCK_SEMAPHORE, LOCK_PYMUTEX, LOCK_CONDITION };
+
+#define NOBODY -1 /* event.holder: the lock is free */
 
 /* Same numbers as recording.GIL; the bit says that garbage is being collected. */
 enum status {
@@ -77,15 +89,18 @@ enum status {
 
 struct event {
 	u64 time; /* CLOCK_MONOTONIC, ns */
-	u64 value; /* sample: the period; exec: the old thread number */
+	u64 value; /* sample: the period; exec: the old thread number; switch: the object */
+	u64 extra; /* switch: the timeout, ns, since when flags say */
 	enum event_kind kind;
 	enum context context;
 	enum event_flags flags;
-	s32 vector;
+	s32 vector; /* switch: number of the system call + 1 */
 	s32 pid, tid;
 	s32 other_pid, other_tid;
 	u32 state; /* switch: as sched_switch prints it */
 	enum status status; /* of the thread whose stack follows */
+	s32 holder; /* switch: thread that holds the lock or the GIL, 0 not known */
+	u32 reserved;
 };
 
 struct named_event {

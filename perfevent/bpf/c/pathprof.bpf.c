@@ -19,6 +19,7 @@
 #include "context.h"
 #include "python.h"
 #include "stack.h"
+#include "wait.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
 
@@ -88,6 +89,18 @@ inlined u32 report_state(u32 raw)
 	return raw & 0x7f;
 }
 
+/* set_wait says what prev, the current task, waits on, and who holds its GIL. */
+inlined void set_wait(struct event *e, struct task_struct *prev, struct py_process *p)
+{
+	struct py_thread *t;
+
+	if (!prev->pid || prev->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) || e->state & 0x30)
+		return;
+	set_call(e, e->state && !(e->flags & FLAG_PREEMPT));
+	if (p && (p->flags & PROCESS_PYTHON) && (t = thread_here()))
+		set_gil(e, p, t);
+}
+
 struct task_struct___state {
 	unsigned int __state;
 } __attribute__((preserve_access_index));
@@ -117,11 +130,14 @@ int on_switch(u64 *ctx)
 	e->event.context = 0;
 	e->event.vector = 0;
 	e->event.value = 0;
+	e->event.extra = 0;
+	e->event.holder = 0;
 	e->event.flags = ctx[0] ? FLAG_PREEMPT : 0;
 	e->event.state = report_state(raw);
 	e->event.status = STATUS_GIL_UNKNOWN;
 	set_task(&e->event, prev);
 	set_other(&e->event, next);
+	set_wait(&e->event, prev, p);
 	/* Only a blocked thread's stack belongs to a wait; a dead one has none. */
 	if (p && !ctx[0] && e->event.state && !(e->event.state & 0x30)) {
 		if (may_take_stack(prev->pid, e->event.time)) {
@@ -226,6 +242,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	u32 tid = task->pid;
 	struct event e = {};
 
+	forget_inner(tid);
 	bpf_map_delete_elem(&threads, &tid);
 	if (only_targets && !wanted(task->tgid))
 		return 0;

@@ -51,6 +51,7 @@ struct py_process {
 	u32 gil_holder;
 	u32 gil_locked; /* NO_FIELD: somebody has it where holder is not 0 (3.6) */
 	u32 interp_collecting; /* NO_FIELD before 3.9 */
+	u32 libc_tid; /* where the libc keeps a thread's number, see gil.h */
 };
 
 /* pyframes.Style */

@@ -3,6 +3,7 @@
 #ifndef PATHPROF_STACK_H
 #define PATHPROF_STACK_H
 
+#include "gil.h"
 #include "native.h"
 #include "output.h"
 #include "python.h"
@@ -53,6 +54,7 @@ inlined struct py_thread *thread_here(void)
 		fresh.tgid = bpf_get_current_pid_tgid() >> 32;
 		fresh.inner_tid = inner_tid(bpf_get_current_task_btf());
 		bpf_map_update_elem(&threads, &tid, &fresh, BPF_ANY);
+		remember_inner(&fresh, tid);
 		t = bpf_map_lookup_elem(&threads, &tid);
 	}
 	return t;

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Who holds the GIL, as a thread number, and which futex waits are for it. */
+#ifndef PATHPROF_GIL_H
+#define PATHPROF_GIL_H
+
+#include "python.h"
+
+/* sizeof(struct _gil_runtime_state) with glibc, 3.8 to 3.13: two conditions and
+ * two mutexes end it. musl's are not larger. */
+#define GIL_SIZE 208
+
+/* Thread numbers by their number in the process' own pid namespace. */
+struct inner_key {
+	u32 tgid, tid;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct inner_key);
+	__type(value, u32);
+} inner_tids SEC(".maps");
+
+/* remember_inner keeps the number of a thread in a pid namespace. */
+inlined void remember_inner(struct py_thread *t, u32 tid)
+{
+	struct inner_key key = { .tgid = t->tgid, .tid = t->inner_tid };
+
+	if (t->inner_tid != tid)
+		bpf_map_update_elem(&inner_tids, &key, &tid, BPF_ANY);
+}
+
+inlined void forget_inner(u32 tid)
+{
+	struct py_thread *t = bpf_map_lookup_elem(&threads, &tid);
+	struct inner_key key = {};
+
+	if (!t || t->inner_tid == tid)
+		return;
+	key.tgid = t->tgid;
+	key.tid = t->inner_tid;
+	bpf_map_delete_elem(&inner_tids, &key);
+}
+
+/*
+ * outer_tid turns what gettid() returned to a thread of t's process into its
+ * number here, 0 if that is not known. tid is t's own number.
+ */
+inlined u32 outer_tid(struct py_thread *t, u32 tid, u32 inner)
+{
+	struct inner_key key = { .tgid = t->tgid, .tid = inner };
+	u32 *known;
+
+	if (t->inner_tid == tid)
+		return inner; /* one namespace, the numbers are the same */
+	known = bpf_map_lookup_elem(&inner_tids, &key);
+	return known ? *known : 0;
+}
+
+/*
+ * libc_offset finds where the libc keeps a thread's number behind pthread_self():
+ * glibc on x86-64, on arm64, musl; the current thread shows which.
+ */
+inlined u32 libc_offset(struct py_process *p, struct py_thread *t)
+{
+	u64 self = user_word(t->state + p->thread_id);
+
+	if ((u32)user_word(self + 720) == t->inner_tid)
+		p->libc_tid = 720;
+	else if ((u32)user_word(self + 208) == t->inner_tid)
+		p->libc_tid = 208;
+	else if ((u32)user_word(self + 48) == t->inner_tid)
+		p->libc_tid = 48;
+	return p->libc_tid;
+}
+
+/* inner_of returns the number by which a thread state's thread knows itself. */
+inlined u32 inner_of(struct py_process *p, struct py_thread *t, u64 state)
+{
+	u32 at;
+
+	if (p->thread_native_id != NO_FIELD)
+		return user_word(state + p->thread_native_id);
+	at = p->libc_tid ? p->libc_tid : libc_offset(p, t);
+	return at ? user_word(user_word(state + p->thread_id) + at) : 0;
+}
+
+/* own_state looks whether the thread's state is still its own, or searches it. */
+inlined u64 own_state(struct py_process *p, struct py_thread *t, u64 now)
+{
+	u64 pointer = 0;
+
+	if (p->thread_native_id == NO_FIELD)
+		pointer = thread_pointer(bpf_get_current_task_btf());
+	if (t->state && is_state_of(p, t->state, t->inner_tid, pointer))
+		return t->state;
+	if (!t->state && now < t->retry_time)
+		return 0;
+	return find_thread_state(p, t, t->inner_tid, pointer, now);
+}
+
+/*
+ * set_gil says who holds the GIL of the current thread's interpreter, and
+ * whether that is what it waits for; another lock's holder stays. A thread
+ * without a state has no GIL to wait for.
+ */
+global_fn u32 set_gil(struct event *e, struct py_process *p, struct py_thread *t)
+{
+	u64 gil, holder, state;
+
+	if (!e || !p || !t)
+		return 0;
+	state = own_state(p, t, e->time);
+	gil = state ? gil_of(p, state) : 0;
+	if (!gil)
+		return 0;
+	if ((e->flags & FLAG_FUTEX) && e->value - gil < GIL_SIZE)
+		e->flags = (e->flags & ~FLAG_LOCK) | LOCK_GIL << FLAG_LOCK_SHIFT;
+	else if (e->holder)
+		return 0;
+	e->holder = 0;
+	if (!gil_holder(p, gil, &holder))
+		return 0;
+	if (!holder)
+		e->holder = NOBODY;
+	else if (holder == state)
+		e->holder = e->tid;
+	else
+		e->holder = outer_tid(t, e->tid, inner_of(p, t, holder));
+	return 1;
+}
+
+#endif
