@@ -148,14 +148,11 @@ func (s *session) begin() error {
 // run polls until something ends the recording, and says what.
 func (s *session) run(ctx context.Context) (why string, err error) {
 	defer hurry()()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	begin := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
+	for due := begin; ; {
+		due = pause(due.Add(pollEvery))
+		if ctx.Err() != nil {
 			return "interrupted", nil
-		case <-tick.C:
 		}
 		if err := s.poll(); err != nil {
 			return "", err
@@ -174,27 +171,43 @@ func (s *session) run(ctx context.Context) (why string, err error) {
 	}
 }
 
-// hurried is the nice value of the threads that empty the rings: what they need
-// is little, but on busy CPUs they need it in time.
+// hurried is the nice value of the thread that empties the rings, where it may
+// not have a real-time priority.
 const hurried = -10
 
-// hurry binds the goroutine to its thread and lets that go first; undo takes it
-// back. Without the right to it the rings' size must do.
+// hurry binds the goroutine to its thread and lets that go before all others,
+// like perf record --realtime; undo takes it back. What it needs is little, but
+// on busy CPUs it needs it in time. Without the right to it the rings' size
+// must do.
 func hurry() (undo func()) {
 	runtime.LockOSThread()
-	before, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	before, err := unix.SchedGetAttr(0, 0)
 	if err != nil {
 		return runtime.UnlockOSThread
 	}
-	before = 20 - before // the system call's own form
-	if unix.Setpriority(unix.PRIO_PROCESS, 0, hurried) != nil {
+	// The kernel keeps a share of each CPU for others (sched_rt_runtime_us).
+	first := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	second := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: hurried}
+	if unix.SchedSetAttr(0, &first, 0) != nil && unix.SchedSetAttr(0, &second, 0) != nil {
 		return runtime.UnlockOSThread
 	}
 	return func() {
-		if unix.Setpriority(unix.PRIO_PROCESS, 0, before) == nil {
+		if unix.SchedSetAttr(0, before, 0) == nil {
 			runtime.UnlockOSThread() // else the thread ends with its goroutine
 		}
 	}
+}
+
+// pause sleeps until a time in the hurried thread itself, and returns it, or now
+// if that is later: Go's timers fire in whichever thread gets a CPU, on busy ones
+// hundreds of milliseconds late.
+func pause(due time.Time) time.Time {
+	if wait := time.Until(due); wait > 0 {
+		t := unix.NsecToTimespec(wait.Nanoseconds())
+		_ = unix.Nanosleep(&t, nil) // a signal ends it early, which does no harm
+		return due
+	}
+	return time.Now()
 }
 
 // poll writes what the rings hold, and flushes it once a second.
