@@ -111,6 +111,7 @@ func analyse(in input, opt Options) (*Profile, error) {
 		return nil, err
 	}
 	nm := newNames(g.Tasks(), &in.meta)
+	nm.graph = g
 	threads, err := chooseThreads(g, nm, &in.meta, opt)
 	if err != nil {
 		return nil, err

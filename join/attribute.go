@@ -60,14 +60,15 @@ func (j *joiner) join(path execgraph.Path) (joined, error) {
 		Entries: make([]Entry, 0, len(path.Segments)),
 	}}
 	classes := newClassifier(path.End - path.Begin)
+	o := newOverlay(j, &path)
+	out.path.Waits = o.waits
 	var sum, own int64
 	for i := range path.Segments {
 		seg := &path.Segments[i]
-		c := classes.index(j.key(&path, seg), seg.End-seg.Begin)
-		out.path.ClassOf[i] = c
 		first := len(out.path.Entries)
+		var s span
 		if onCPU(seg.State) {
-			s := j.within(seg)
+			s = j.within(seg)
 			if s.hi > s.lo {
 				out.spans = append(out.spans, s)
 			}
@@ -80,6 +81,9 @@ func (j *joiner) join(path execgraph.Path) (joined, error) {
 				Stack: j.waitStack(seg), Segment: i, Values: Values{PathNs: seg.End - seg.Begin},
 			})
 		}
+		c := classes.index(o.key(&path, seg, out.path.Entries[first:]), seg.End-seg.Begin)
+		out.path.ClassOf[i] = c
+		o.lay(&path, seg, s, out.path.Entries[first:])
 		for _, e := range out.path.Entries[first:] {
 			classes.add(c, e)
 			sum += e.Values.PathNs
@@ -89,6 +93,7 @@ func (j *joiner) join(path execgraph.Path) (joined, error) {
 		return joined{}, fmt.Errorf("path of %s: segments hold %d ns of a window of %d ns",
 			j.names.label(path.Target), sum, path.End-path.Begin)
 	}
+	out.path.Modes, out.path.Loop = o.modes.shares(), o.loop.list()
 	mine := j.samples[path.Target]
 	inside := int64(indexAt(mine, path.End) - indexAt(mine, path.Begin))
 	out.outside, out.off = int64(len(mine))-inside, inside-own
@@ -117,20 +122,6 @@ func tiles(path *execgraph.Path) error {
 // an interrupt is a sample of the task it interrupted.
 func onCPU(s execgraph.State) bool {
 	return s == execgraph.Running || s == execgraph.Interrupted
-}
-
-// key is the class of a segment.
-func (j *joiner) key(path *execgraph.Path, seg *execgraph.Segment) ClassKey {
-	t := j.names.of(seg.Task)
-	k := ClassKey{
-		State: seg.State, Cause: j.names.reason(seg.Cause),
-		PID: t.PID, TID: seg.Task.TID, Task: seg.Task,
-		ProcessName: t.Process, ThreadName: t.Thread,
-	}
-	if seg.Wait >= 0 && seg.Wait < len(path.Waits) {
-		k.Wait = j.names.reason(path.Waits[seg.Wait].Cause)
-	}
-	return k
 }
 
 // within finds the samples of a segment's task inside the segment.

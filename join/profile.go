@@ -66,7 +66,12 @@ type Reason struct {
 
 // ClassKey groups alike segments.
 type ClassKey struct {
-	Wait        Reason // zero Kind: not within a wait of the target
+	Wait Reason // zero Kind: not within a wait of the target
+	// In is the call and object of that wait, At those of Task itself where it
+	// waits for the target; empty if not known.
+	In, At string
+	// Polling: on the CPU, it asks again and again instead of waiting.
+	Polling     bool
 	State       execgraph.State
 	Cause       Reason // zero Kind: running
 	PID, TID    int32
@@ -145,7 +150,10 @@ type ThreadPath struct {
 	Classes []Class // most time first
 	// ClassOf gives for each segment its index in Classes.
 	ClassOf []int
-	Entries []Entry // sums of PathNs equal the window's wall time exactly
+	Entries []Entry     // sums of PathNs equal the window's wall time exactly
+	Waits   []WaitInfo  // of Path.Waits
+	Modes   []ModeShare // most time first; they sum to the wall time, too
+	Loop    []LoopTask  // if the thread runs an event loop of asyncio
 
 	lines bool // Lines of classes are wanted
 }

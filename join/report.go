@@ -39,8 +39,36 @@ type PathReport struct {
 	EndNs   int64         `json:"end_ns"`
 	WallNs  int64         `json:"wall_ns"`
 	Classes []ClassReport `json:"classes"` // most time first
-	// Segments only if [ReportOptions] asks for them.
+	// Modes tile the wall time; Loop is there if the thread runs an event loop.
+	Modes      []ModeShare `json:"modes"`
+	Loop       []LoopTask  `json:"asyncio,omitempty"`
+	Migrations int         `json:"migrations"`
+	// Segments and Waits only if [ReportOptions] asks for them.
 	Segments []SegmentReport `json:"segments,omitempty"`
+	Waits    []WaitReport    `json:"waits,omitempty"`
+}
+
+// WaitReport is one wait of a path's own thread. What is not known is left out.
+type WaitReport struct {
+	BeginNs int64   `json:"begin_ns"`
+	EndNs   int64   `json:"end_ns"`
+	Cause   *Reason `json:"cause"`
+	Call    string  `json:"call,omitempty"`
+	In      string  `json:"in,omitempty"`     // call and object in words
+	Object  uint64  `json:"object,omitempty"` // file descriptor, address, process: as the call has it
+	// TimeoutNs of a timed wait; Pieces of them that are this wait.
+	TimeoutNs int64  `json:"timeout_ns,omitempty"`
+	Pieces    int    `json:"pieces"`
+	Lock      string `json:"lock,omitempty"`
+	// By says whom the cause names: the lock's holder or the waker. Holder had the
+	// lock at the begin; the one that gave it had it for HeldNs.
+	By     execgraph.By `json:"by,omitempty"`
+	Holder string       `json:"holder,omitempty"`
+	HeldNs int64        `json:"held_ns,omitempty"`
+	// TookNs is the way of the packet, or the answer of the disk.
+	TookNs  int64  `json:"took_ns,omitempty"`
+	Work    string `json:"work,omitempty"`     // function of the kernel worker
+	WokenIn string `json:"woken_in,omitempty"` // where the waker stood
 }
 
 // ClassReport is a group of alike segments. Wait is the target's own wait they
@@ -48,7 +76,10 @@ type PathReport struct {
 // the recording does not know has process -1.
 type ClassReport struct {
 	Wait      *Reason    `json:"wait"`
+	In        string     `json:"in,omitempty"` // call and object of that wait
+	At        string     `json:"at,omitempty"` // call and object of the class' own task
 	State     string     `json:"state"`
+	Polling   bool       `json:"polling,omitempty"`
 	Cause     *Reason    `json:"cause"`
 	PID       int32      `json:"pid"`
 	Process   string     `json:"process"`
@@ -80,7 +111,7 @@ type SegmentReport struct {
 
 // ReportOptions says what a report holds; the zero value is the usual one.
 type ReportOptions struct {
-	Segments bool // list every segment
+	Segments bool // list every segment and wait
 }
 
 // NewReport puts a profile into the form of the JSON contract. meta gives what
@@ -115,14 +146,16 @@ func pathReport(t *ThreadPath, opt ReportOptions) PathReport {
 			functions = []Function{}
 		}
 		out.Classes = append(out.Classes, ClassReport{
-			Wait: optional(k.Wait), State: k.State.String(), Cause: optional(k.Cause),
+			Wait: optional(k.Wait), In: k.In, At: k.At, State: k.State.String(), Polling: k.Polling, Cause: optional(k.Cause),
 			PID: k.PID, Process: k.ProcessName, TID: k.TID, Thread: k.ThreadName,
 			Ns: c.Ns, Share: c.Share, Segments: c.Segments, Samples: c.Samples,
 			Clusters: c.Clusters, Functions: functions, Lines: c.Lines,
 		})
 	}
+	out.Modes, out.Loop, out.Migrations = append([]ModeShare{}, t.Modes...), t.Loop, t.Path.Migrations
 	if opt.Segments {
 		out.Segments = segmentReports(t)
+		out.Waits = waitReports(t)
 	}
 	return out
 }
@@ -139,6 +172,25 @@ func segmentReports(t *ThreadPath) []SegmentReport {
 			BeginNs: seg.Begin, EndNs: seg.End,
 			Wait: optional(k.Wait), State: k.State.String(), Cause: optional(k.Cause),
 			PID: k.PID, TID: k.TID, Thread: k.ThreadName, Depth: seg.Depth, Samples: samples[i],
+		}
+	}
+	return out
+}
+
+func waitReports(t *ThreadPath) []WaitReport {
+	out := make([]WaitReport, len(t.Waits))
+	for i := range t.Waits {
+		w, info := &t.Path.Waits[i], &t.Waits[i]
+		out[i] = WaitReport{
+			BeginNs: w.Begin, EndNs: w.End, Cause: optional(info.Cause), In: info.In, Object: w.On.Object,
+			TimeoutNs: w.On.Timeout, Pieces: w.Pieces, By: w.By, Holder: info.Holder, HeldNs: w.HeldNs,
+			TookNs: w.Took, Work: w.Work, WokenIn: info.WokenIn,
+		}
+		if w.On.Call != 0 {
+			out[i].Call = w.On.Call.String()
+		}
+		if w.On.Lock != 0 {
+			out[i].Lock = w.On.Lock.String()
 		}
 	}
 	return out

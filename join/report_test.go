@@ -16,8 +16,11 @@ import (
 var contract = map[string]string{
 	"":                        "recording paths warnings",
 	"recording":               "event period asked_hz achieved_hz samples lost throttled begin_ns end_ns interpreters",
-	"paths":                   "pid tid thread begin_ns end_ns wall_ns classes segments",
-	"paths.classes":           "wait state cause pid process tid thread ns share segments samples clusters functions lines",
+	"paths":                   "pid tid thread begin_ns end_ns wall_ns classes modes asyncio migrations segments waits",
+	"paths.modes":             "mode ns",
+	"paths.waits":             "begin_ns end_ns cause call in object timeout_ns pieces lock by holder held_ns took_ns work woken_in",
+	"paths.waits.cause":       "kind detail",
+	"paths.classes":           "wait in at state polling cause pid process tid thread ns share segments samples clusters functions lines",
 	"paths.classes.wait":      "kind detail",
 	"paths.classes.cause":     "kind detail",
 	"paths.classes.functions": "name file line kind samples share low high ns ns_low ns_high method total_share too_few",
@@ -28,7 +31,9 @@ var contract = map[string]string{
 }
 
 // mayMiss are keys that are left out if they have nothing to say.
-var mayMiss = map[string]bool{"too_few": true, "segments": true, "lines": true}
+var mayMiss = map[string]bool{"too_few": true, "segments": true, "lines": true, "in": true, "at": true, "polling": true,
+	"asyncio": true, "waits": true, "call": true, "object": true, "timeout_ns": true, "lock": true, "by": true,
+	"holder": true, "held_ns": true, "took_ns": true, "work": true, "woken_in": true}
 
 func exampleReport(t *testing.T, opt ReportOptions) Report {
 	t.Helper()

@@ -4,8 +4,11 @@ package join
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"pathprof/join/execgraph"
 	"pathprof/join/sched"
@@ -16,10 +19,27 @@ import (
 // stable since 2.6; kernel/softirq.c, softirq_to_name).
 var softirqWords = [...]string{"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
 
+// CauseGIL is the kind of a wait for the GIL whose holder is known.
+const CauseGIL execgraph.CauseKind = "gil"
+
+const gilWords = "the GIL, held by "
+
+// ParseReason takes apart what [Reason.String] writes.
+func ParseReason(words string) Reason {
+	if holder, ok := strings.CutPrefix(words, gilWords); ok {
+		return Reason{Kind: CauseGIL, Detail: holder}
+	}
+	kind, detail, _ := strings.Cut(words, " ")
+	return Reason{Kind: execgraph.CauseKind(kind), Detail: detail}
+}
+
 // String returns kind and detail in words; empty for no reason.
 func (r Reason) String() string {
 	if r.Kind == execgraph.CauseNone || r.Detail == "" {
 		return string(r.Kind)
+	}
+	if r.Kind == CauseGIL {
+		return gilWords + r.Detail
 	}
 	return string(r.Kind) + " " + r.Detail
 }
@@ -33,12 +53,25 @@ func (r Reason) String() string {
 // A wait of the target's own that nothing replaced is named once.
 func (k ClassKey) String() string {
 	s := k.State.String()
+	if k.In != "" && !k.InWait() {
+		s += " in " + k.In
+	}
 	if k.Cause.Kind != execgraph.CauseNone {
 		s += " (" + k.Cause.String() + ")"
 	}
+	if k.At != "" {
+		s += " in " + k.At
+	}
+	if k.Polling {
+		s += " (polling)"
+	}
 	s += " " + k.Thread().String()
 	if k.InWait() {
-		s = "in wait (" + k.Wait.String() + "): " + s
+		in := "in wait "
+		if k.In != "" {
+			in += "in " + k.In + " "
+		}
+		s = in + "(" + k.Wait.String() + "): " + s
 	}
 	return s
 }
@@ -59,6 +92,8 @@ func (k ClassKey) Thread() ThreadInfo {
 type names struct {
 	info map[sched.TaskID]ThreadInfo
 	irqs map[int32]string
+	// graph knows the names of devices and limits; nil if there is none.
+	graph *execgraph.Graph
 }
 
 func newNames(tasks []execgraph.Task, meta *recording.Meta) *names {
@@ -134,6 +169,18 @@ func (n *names) reason(c execgraph.Cause) Reason {
 	case execgraph.CauseNone:
 	case execgraph.CauseTask:
 		r.Detail = n.label(c.Task)
+		if c.Lock == sched.LockGIL {
+			r.Kind = CauseGIL
+		}
+	case execgraph.CauseNetwork:
+		r.Detail = "from an unknown sender"
+		if c.Task.TID != 0 {
+			r.Detail = "from " + n.label(c.Task)
+		}
+	case execgraph.CauseDisk:
+		r.Detail = n.device(c.Vector)
+	case execgraph.CauseLimit:
+		r.Detail = n.limit(c.Cgroup)
 	case execgraph.CauseInterrupt:
 		r.Detail = n.interrupt(c)
 	case execgraph.CauseSoftirq:
@@ -147,6 +194,37 @@ func (n *names) reason(c execgraph.Cause) Reason {
 		r.Detail = or(c.Why, c.Ctx.String())
 	}
 	return r
+}
+
+// device names a block device, by the number that lsblk shows.
+func (n *names) device(number int32) string {
+	dev := strconv.Itoa(int(number>>20)) + ":" + strconv.Itoa(int(number&(1<<20-1)))
+	if n.graph != nil {
+		if name := n.graph.DeviceName(number); name != "" {
+			return name + " (" + dev + ")"
+		}
+	}
+	return dev
+}
+
+// limit names a cgroup's CPU limit with quota, period and what it took.
+func (n *names) limit(cgroup uint64) string {
+	var list []execgraph.Limit
+	if n.graph != nil {
+		list = n.graph.Limits(cgroup)
+	}
+	if len(list) == 0 {
+		return "of cgroup " + strconv.FormatUint(cgroup, 10)
+	}
+	last := list[len(list)-1]
+	s := "of " + last.Cgroup
+	if last.Quota > 0 && last.Period > 0 {
+		s += fmt.Sprintf(": %v of every %v", time.Duration(last.Quota), time.Duration(last.Period))
+	}
+	if last.Periods > 0 {
+		s += fmt.Sprintf(", %d periods throttled", last.Periods)
+	}
+	return s
 }
 
 // interrupt names an interrupt by number and device: irq 33 nvme0q1.

@@ -154,6 +154,14 @@ func (b *builder) label(s *profile.Sample, path *join.ThreadPath, k *join.ClassK
 	if k.Wait.Kind != execgraph.CauseNone {
 		s.Label["wait"] = []string{k.Wait.String()}
 	}
+	for name, words := range map[string]string{"in": k.In, "at": k.At} {
+		if words != "" {
+			s.Label[name] = []string{words}
+		}
+	}
+	if k.Polling {
+		s.Label["polling"] = []string{"yes"}
+	}
 	if h := int(k.Task.Host); h < len(b.p.Hosts) && b.p.Hosts[h] != "" {
 		s.Label["host"] = []string{b.p.Hosts[h]}
 	}

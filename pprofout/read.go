@@ -227,18 +227,13 @@ func classOf(s *profile.Sample, segment string) (join.ClassKey, error) {
 	if err != nil {
 		return join.ClassKey{}, err
 	}
-	k := join.ClassKey{State: state, Wait: reasonOf(label(s, "wait")), Cause: reasonOf(label(s, "cause"))}
+	k := join.ClassKey{State: state, Wait: join.ParseReason(label(s, "wait")), Cause: join.ParseReason(label(s, "cause")),
+		In: label(s, "in"), At: label(s, "at"), Polling: label(s, "polling") != ""}
 	head := k.String() // ends with the name of no thread
 	name := strings.TrimPrefix(segment, strings.TrimSuffix(head, "/"))
 	t := threadOf(name, number(s, "tid"))
 	k.PID, k.TID, k.Task, k.ProcessName, k.ThreadName = t.PID, t.ID.TID, t.ID, t.Process, t.Thread
 	return k, nil
-}
-
-// reasonOf takes a reason's words apart.
-func reasonOf(words string) join.Reason {
-	kind, detail, _ := strings.Cut(words, " ")
-	return join.Reason{Kind: execgraph.CauseKind(kind), Detail: detail}
 }
 
 // stack makes frames of locations, innermost first.

@@ -25,13 +25,15 @@ type classGroup struct {
 func alike(p *join.ThreadPath) []classGroup {
 	type key struct {
 		wait, cause join.Reason
+		in, at      string
+		polling     bool
 		state       execgraph.State
 		task        string
 	}
 	members := make(map[key][]int)
 	var order []key
 	for i, c := range p.Classes {
-		k := key{c.Key.Wait, plainCause(c.Key), c.Key.State, c.Key.Thread().String()}
+		k := key{c.Key.Wait, plainCause(c.Key), c.Key.In, c.Key.At, c.Key.Polling, c.Key.State, c.Key.Thread().String()}
 		if members[k] == nil {
 			order = append(order, k)
 		}

@@ -137,18 +137,27 @@ func headline(p *join.ThreadPath) string {
 // part is what a class counts as in the headline: what the thread did itself, or
 // what it waited for.
 func part(k join.ClassKey) string {
-	if k.Wait.Kind != execgraph.CauseNone {
-		return waitText(k.Wait)
+	switch {
+	case k.Wait.Kind != execgraph.CauseNone:
+		return waitText(k.Wait, k.In)
+	case k.Polling:
+		return k.State.String() + ", polling"
+	case k.Cause.Kind == execgraph.CauseLimit:
+		return "held back by the CPU limit " + printable(k.Cause.Detail)
 	}
 	return k.State.String()
 }
 
 // waitText is a wait in words.
-func waitText(wait join.Reason) string {
+func waitText(wait join.Reason, in string) string {
+	s := "waiting for " + printable(wait.String())
 	if wait.Kind == execgraph.CauseUnknown {
-		return "waiting for an unknown cause (" + printable(wait.Detail) + ")"
+		s = "waiting for an unknown cause (" + printable(wait.Detail) + ")"
 	}
-	return "waiting for " + printable(wait.String())
+	if in != "" && wait.Kind != join.CauseGIL {
+		s += " in " + printable(in)
+	}
+	return s
 }
 
 // path writes one thread: the sentence, the table of classes, their functions.
@@ -282,6 +291,12 @@ func (r *textReport) classes(p *join.ThreadPath, groups []classGroup) {
 // stateText is the state with its cause, unless the wait has said it already.
 func stateText(k join.ClassKey) string {
 	s := k.State.String()
+	if k.At != "" {
+		s += " in " + printable(k.At)
+	}
+	if k.Polling {
+		s += ", polling,"
+	}
 	if k.Cause.Kind != execgraph.CauseNone && k.Cause != k.Wait {
 		s += " (" + printable(k.Cause.String()) + ")"
 	}

@@ -102,6 +102,7 @@ type facts struct {
 	named     map[descriptor][]named
 	throttled map[int32][]throttled // by thread number
 	limits    map[uint64][]Limit    // by cgroup
+	devices   map[int32]string      // names by number
 }
 
 // throttled is a switch-out that a CPU limit caused.
@@ -115,6 +116,7 @@ func newFacts() facts {
 		departed: make(map[int32][]departed), dumped: make(map[int32]On), readings: make(map[int32][]reading), notes: make(map[int32][]note),
 		sent: make(map[uint64][]sent), queued: make(map[uint64][]queued), works: make(map[int32][]work),
 		named: make(map[descriptor][]named), throttled: make(map[int32][]throttled), limits: make(map[uint64][]Limit),
+		devices: make(map[int32]string),
 	}
 }
 
@@ -130,6 +132,7 @@ func (f *facts) merge(u *facts) {
 	follow(f.named, u.named)
 	follow(f.throttled, u.throttled)
 	follow(f.limits, u.limits)
+	maps.Copy(f.devices, u.devices)
 }
 
 func follow[K comparable, V any](into, from map[K][]V) {
@@ -141,7 +144,10 @@ func follow[K comparable, V any](into, from map[K][]V) {
 // left notes what a task that leaves a CPU waits on, and who has the GIL.
 func (f *facts) left(ev *sched.Event, blocked bool) {
 	on := On{Call: ev.Call, Object: ev.Object, Timeout: ev.Timeout, Lock: ev.Lock, Holder: ev.Holder}
-	if tid := ev.Task.TID; blocked && on != (On{}) {
+	if !blocked { // the holder read there is the GIL's, which it does not wait for
+		on = On{Call: ev.Call, Object: ev.Object}
+	}
+	if tid := ev.Task.TID; on != (On{}) {
 		f.departed[tid] = append(f.departed[tid], departed{ev.Time, on})
 	}
 	// Of another lock the holder is that lock's.
@@ -166,6 +172,9 @@ func (f *facts) tell(ev *sched.Event) {
 	case sched.KindReceive:
 		f.notes[ev.CPU] = append(f.notes[ev.CPU], note{t: ev.Time, kind: ev.Kind, conn: ev.Conn, seq: ev.Seq + uint32(ev.Count) - 1})
 	case sched.KindIO:
+		if ev.Name != "" {
+			f.devices[ev.Vector] = ev.Name
+		}
 		f.notes[ev.CPU] = append(f.notes[ev.CPU], note{t: ev.Time, kind: ev.Kind, dev: ev.Vector, tid: ev.Task.TID, took: max(ev.Count, 0)})
 	case sched.KindQueue:
 		f.queued[ev.Object] = append(f.queued[ev.Object], queued{ev.Time, by, ev.CPU, ev.Ctx, ev.Vector})

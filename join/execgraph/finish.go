@@ -90,8 +90,13 @@ func (k *track) add(g *Graph, t *Task, s span, end int64, lost []LossSpan) {
 
 // notice adds to a span what the event at its begin says of it.
 func (g *Graph) notice(s *span, tid int32) {
-	switch s.state {
-	case Preempted:
+	if s.state == Blocked || s.state == Preempted {
+		if on := g.facts.on(tid, s.begin); on != (On{}) {
+			s.on = uint32(len(g.ons))
+			g.ons = append(g.ons, on)
+		}
+	}
+	if s.state == Preempted {
 		if cgroup, ok := g.facts.limit(tid, s.begin); ok {
 			i := slices.Index(g.cgroups, cgroup)
 			if i < 0 {
@@ -99,11 +104,6 @@ func (g *Graph) notice(s *span, tid int32) {
 				g.cgroups = append(g.cgroups, cgroup)
 			}
 			s.flags, s.waker = s.flags|flagLimited, int32(i)
-		}
-	case Blocked:
-		if on := g.facts.on(tid, s.begin); on != (On{}) {
-			s.on = uint32(len(g.ons))
-			g.ons = append(g.ons, on)
 		}
 	}
 }

@@ -49,7 +49,7 @@ type Interval struct {
 	// preemption has none here, as several tasks may have had the CPU: see Turns.
 	Cause Cause
 	Stack uint32 // where the task blocked, 0 if not taken
-	On    On     // Blocked: what it waits on, as far as it is known
+	On    On     // the call it left its CPU in, and what it waits on, as far as they are known
 }
 
 // Turn is a stretch of time in which one task had a CPU.

@@ -146,5 +146,9 @@ func (g *Graph) ObjectName(pid int32, fd uint64, t int64) string {
 	return ""
 }
 
+// DeviceName returns the name of a block device (major<<20 | minor), empty if it
+// was not recorded.
+func (g *Graph) DeviceName(number int32) string { return g.facts.devices[number] }
+
 // Limits returns what is known of a cgroup's CPU limit (Cause.Cgroup), by time.
 func (g *Graph) Limits(cgroup uint64) []Limit { return g.facts.limits[cgroup] }

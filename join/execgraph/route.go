@@ -100,11 +100,19 @@ func (g *Graph) behind(task int32, pos, t int64, cpu int32, cause Cause) stretch
 	if l.task >= 0 && l.task != task && l.at > pos && l.at <= t {
 		return stretch{end: l.at, task: l.task, bound: l.at}
 	}
-	s := stretch{end: t, task: -1, cause: Cause{Kind: l.kind, Ctx: cause.Ctx, Vector: cause.Vector}}
+	return stretch{end: t, task: -1, cause: g.linked(l, cause)}
+}
+
+// linked is the cause that a link makes of a wake-up in an interrupt.
+func (g *Graph) linked(l link, cause Cause) Cause {
+	out := Cause{Kind: l.kind, Ctx: cause.Ctx, Vector: cause.Vector}
 	if l.kind == CauseDisk {
-		s.cause.Vector = l.dev
+		out.Vector = l.dev
 	}
-	return s
+	if l.task >= 0 {
+		out.Task = g.tasks[l.task].ID
+	}
+	return out
 }
 
 // wait describes a wait that a path meets from begin to end.
@@ -137,18 +145,12 @@ func (g *Graph) wait(w *waiting, begin, end int64) Wait {
 	if s.flags&flagWoken == 0 {
 		return out
 	}
-	switch l := g.linkOf(s.wakeCPU, w.until, ctx, vector); l.kind {
-	case CauseNetwork:
-		out.Cause = Cause{Kind: l.kind, Ctx: ctx, Vector: vector}
-		if l.task >= 0 {
-			out.Cause.Task, out.Took = g.tasks[l.task].ID, w.until-l.at
-		}
-	case CauseDisk:
-		out.Cause = Cause{Kind: l.kind, Ctx: ctx, Vector: l.dev}
-		out.Took = l.took
-		if l.task >= 0 {
-			out.Cause.Task = g.tasks[l.task].ID
-		}
+	l := g.linkOf(s.wakeCPU, w.until, ctx, vector)
+	if l.kind != CauseNone {
+		out.Cause, out.Took = g.linked(l, Cause{Ctx: ctx, Vector: vector}), l.took
+	}
+	if l.kind == CauseNetwork && l.task >= 0 {
+		out.Took = w.until - l.at
 	}
 	return out
 }

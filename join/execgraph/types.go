@@ -29,7 +29,7 @@ const (
 	CauseSoftirq   CauseKind = "softirq"   // deferred interrupt work
 	CauseNetwork   CauseKind = "network"   // a packet arrived, and was on its way
 	CauseDisk      CauseKind = "disk"      // a block device did what it was asked for
-	CauseLimit     CauseKind = "cpu limit" // a cgroup's quota of CPU time was used up
+	CauseLimit     CauseKind = "cpu-limit" // a cgroup's quota of CPU time was used up
 	CauseUnknown   CauseKind = "unknown"   // not recorded, or lost
 )
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import "pathprof/join/execgraph"
+
+// overlay is what is laid over a path besides samples: what its waits are in,
+// its modes, its event loop.
+type overlay struct {
+	j       *joiner
+	objects objects
+	waits   []WaitInfo
+	in      []string // of the waits, as classes have it
+	modes   modeClock
+	loop    loopClock
+}
+
+func newOverlay(j *joiner, path *execgraph.Path) *overlay {
+	o := &overlay{
+		j: j, objects: objects{j: j, seen: make(map[string]bool)},
+		waits: make([]WaitInfo, len(path.Waits)), in: make([]string, len(path.Waits)),
+		modes: modeClock{j: j, sums: make(map[Mode]int64)},
+		loop:  loopClock{tasks: make(map[loopKey]*LoopTask)},
+	}
+	pid := j.names.of(path.Target).PID
+	for i := range path.Waits {
+		w := &path.Waits[i]
+		o.waits[i], o.in[i] = j.waitInfo(&o.objects, pid, w)
+		o.modes.calls = o.modes.calls || w.On.Call != 0
+	}
+	return o
+}
+
+// key is the class of a segment.
+func (o *overlay) key(path *execgraph.Path, seg *execgraph.Segment, entries []Entry) ClassKey {
+	t := o.j.names.of(seg.Task)
+	k := ClassKey{
+		State: seg.State, Cause: o.j.names.reason(seg.Cause),
+		PID: t.PID, TID: seg.Task.TID, Task: seg.Task,
+		ProcessName: t.Process, ThreadName: t.Thread,
+		At: o.j.at(&o.objects, seg),
+	}
+	if seg.Wait >= 0 && seg.Wait < len(path.Waits) {
+		k.Wait, k.In = o.j.names.reason(path.Waits[seg.Wait].Cause), o.in[seg.Wait]
+	}
+	if onCPU(seg.State) {
+		k.Polling = polls(entries, seg.End-seg.Begin)
+	}
+	return k
+}
+
+// polls tells whether most of a segment's time is spent asking.
+func polls(entries []Entry, length int64) bool {
+	var asking int64
+	for _, e := range entries {
+		if polling(e.Stack) {
+			asking += e.Values.PathNs
+		}
+	}
+	return 2*asking > length
+}
+
+// lay counts a segment for the modes and the event loop.
+func (o *overlay) lay(path *execgraph.Path, seg *execgraph.Segment, s span, entries []Entry) {
+	if onCPU(seg.State) {
+		o.modes.running(seg, s)
+	} else {
+		o.modes.add(o.modes.off(seg), seg.End-seg.Begin)
+	}
+	if seg.Depth == 0 && onCPU(seg.State) {
+		for _, e := range entries {
+			o.loop.note(e.Stack, e.Values, true)
+		}
+	} else if st := o.j.loopStack(path, seg); st != nil {
+		o.loop.note(st, Values{PathNs: seg.End - seg.Begin}, true)
+	}
+}
