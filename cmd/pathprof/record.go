@@ -31,6 +31,7 @@ type recordOptions struct {
 	period      perfevent.Period
 	freqHz      uint64
 	onlyTargets bool
+	noPackets   bool
 	children    bool
 	bare        bool  // names of native functions are left to analysis
 	maxBytes    int64 // 0: no limit
@@ -61,6 +62,7 @@ type recordFlags struct {
 	scope, maxSize string
 	children       bool
 	embed          bool
+	packets        bool
 }
 
 func newRecordCommand(e *env) *cobra.Command {
@@ -89,6 +91,7 @@ func newRecordCommand(e *env) *cobra.Command {
 	flags.StringVar(&f.maxSize, "max-size", "", "stop when the recording reaches this `size`, e.g. 500M")
 	flags.BoolVar(&f.embed, "embed-symbols", true,
 		"write names of native functions into the recording; without them report finds them by build id")
+	flags.BoolVar(&f.packets, "packets", true, "record TCP packets, by which a wait for data continues at their sender")
 	flags.BoolVar(&f.children, "children", false, "threads of child processes have paths, too")
 	return cmd
 }
@@ -97,7 +100,7 @@ func newRecordCommand(e *env) *cobra.Command {
 func (f *recordFlags) options(cmd *cobra.Command, args []string) (recordOptions, error) {
 	opt := recordOptions{
 		command: args, duration: f.duration, out: f.out, children: f.children, bare: !f.embed,
-		onlyTargets: f.scope == "process", asked: map[string]string{},
+		onlyTargets: f.scope == "process", noPackets: !f.packets, asked: map[string]string{},
 	}
 	cmd.Flags().Visit(func(fl *pflag.Flag) { opt.asked[fl.Name] = fl.Value.String() })
 	for _, text := range f.pids {

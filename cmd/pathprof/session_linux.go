@@ -82,7 +82,7 @@ func (s *session) open() error {
 	}); err != nil {
 		return err
 	}
-	if s.capture, err = bpf.Open(bpf.Config{OnlyTargets: s.opt.onlyTargets}); err != nil {
+	if s.capture, err = bpf.Open(bpf.Config{OnlyTargets: s.opt.onlyTargets, NoPackets: s.opt.noPackets}); err != nil {
 		return err
 	}
 	s.fillMeta()

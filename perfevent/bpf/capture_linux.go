@@ -25,6 +25,8 @@ type Config struct {
 	OnlyTargets bool
 	// BufferBytes of each CPU's ring, rounded up to a power of two MiB; 0 is 8 MiB.
 	BufferBytes int
+	// NoPackets leaves out the events of packets.
+	NoPackets bool
 	// StacksPerSecond that one thread's waits leave at most; 0 is 1000.
 	StacksPerSecond int
 	// Costs clocks the parts of each sample's stack for [Capture.Costs], which
@@ -84,7 +86,7 @@ func Open(cfg Config) (*Capture, error) {
 		c.Close()
 		return nil, err
 	}
-	if err := c.attach(); err != nil {
+	if err := c.attach(cfg); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -185,13 +187,17 @@ func loadError(err error) error {
 
 // attach connects all programs but the sampler to their tracepoints, first
 // those that keep state, so that events find it.
-func (c *Capture) attach() error {
+func (c *Capture) attach(cfg Config) error {
 	o := &c.objects.pathprofPrograms
-	for _, p := range []*ebpf.Program{
+	programs := []*ebpf.Program{
 		o.IrqEnter, o.IrqLeave, o.SoftirqEnter, o.SoftirqLeave,
 		o.HrtimerEnter, o.HrtimerLeave, o.TimerEnter, o.TimerLeave,
-		o.OnFork, o.OnExec, o.OnExit, o.OnRename, o.OnWaking, o.OnSwitch,
-	} {
+	}
+	if !cfg.NoPackets {
+		programs = append(programs, o.OnSend, o.OnReceive)
+	}
+	programs = append(programs, o.OnFork, o.OnExec, o.OnExit, o.OnRename, o.OnWaking, o.OnSwitch)
+	for _, p := range programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
 			return fmt.Errorf("attach %v: %w", p, err)

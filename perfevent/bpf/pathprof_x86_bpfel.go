@@ -99,15 +99,17 @@ const (
 type pathprofEventKind uint32
 
 const (
-	pathprofEventKindEVENT_NONE   pathprofEventKind = 0
-	pathprofEventKindEVENT_SWITCH pathprofEventKind = 1
-	pathprofEventKindEVENT_WAKING pathprofEventKind = 2
-	pathprofEventKindEVENT_FORK   pathprofEventKind = 3
-	pathprofEventKindEVENT_EXEC   pathprofEventKind = 4
-	pathprofEventKindEVENT_EXIT   pathprofEventKind = 5
-	pathprofEventKindEVENT_COMM   pathprofEventKind = 6
-	pathprofEventKindEVENT_SAMPLE pathprofEventKind = 7
-	pathprofEventKindEVENT_KINDS  pathprofEventKind = 8
+	pathprofEventKindEVENT_NONE    pathprofEventKind = 0
+	pathprofEventKindEVENT_SWITCH  pathprofEventKind = 1
+	pathprofEventKindEVENT_WAKING  pathprofEventKind = 2
+	pathprofEventKindEVENT_FORK    pathprofEventKind = 3
+	pathprofEventKindEVENT_EXEC    pathprofEventKind = 4
+	pathprofEventKindEVENT_EXIT    pathprofEventKind = 5
+	pathprofEventKindEVENT_COMM    pathprofEventKind = 6
+	pathprofEventKindEVENT_SAMPLE  pathprofEventKind = 7
+	pathprofEventKindEVENT_SEND    pathprofEventKind = 8
+	pathprofEventKindEVENT_RECEIVE pathprofEventKind = 9
+	pathprofEventKindEVENT_KINDS   pathprofEventKind = 10
 )
 
 type pathprofInnerKey struct {
@@ -118,7 +120,7 @@ type pathprofInnerKey struct {
 
 type pathprofLoss struct {
 	_       structs.HostLayout
-	Lost    [8]uint64
+	Lost    [10]uint64
 	Idle    uint64
 	Thinned uint64
 	Samples uint64
@@ -336,7 +338,9 @@ const (
 	pathprofProgOnExec         = "on_exec"
 	pathprofProgOnExit         = "on_exit"
 	pathprofProgOnFork         = "on_fork"
+	pathprofProgOnReceive      = "on_receive"
 	pathprofProgOnRename       = "on_rename"
+	pathprofProgOnSend         = "on_send"
 	pathprofProgOnSwitch       = "on_switch"
 	pathprofProgOnWaking       = "on_waking"
 	pathprofProgSample         = "sample"
@@ -402,7 +406,9 @@ type pathprofProgramSpecs struct {
 	OnExec       *ebpf.ProgramSpec `ebpf:"on_exec"`
 	OnExit       *ebpf.ProgramSpec `ebpf:"on_exit"`
 	OnFork       *ebpf.ProgramSpec `ebpf:"on_fork"`
+	OnReceive    *ebpf.ProgramSpec `ebpf:"on_receive"`
 	OnRename     *ebpf.ProgramSpec `ebpf:"on_rename"`
+	OnSend       *ebpf.ProgramSpec `ebpf:"on_send"`
 	OnSwitch     *ebpf.ProgramSpec `ebpf:"on_switch"`
 	OnWaking     *ebpf.ProgramSpec `ebpf:"on_waking"`
 	Sample       *ebpf.ProgramSpec `ebpf:"sample"`
@@ -524,7 +530,9 @@ type pathprofPrograms struct {
 	OnExec       *ebpf.Program `ebpf:"on_exec"`
 	OnExit       *ebpf.Program `ebpf:"on_exit"`
 	OnFork       *ebpf.Program `ebpf:"on_fork"`
+	OnReceive    *ebpf.Program `ebpf:"on_receive"`
 	OnRename     *ebpf.Program `ebpf:"on_rename"`
+	OnSend       *ebpf.Program `ebpf:"on_send"`
 	OnSwitch     *ebpf.Program `ebpf:"on_switch"`
 	OnWaking     *ebpf.Program `ebpf:"on_waking"`
 	Sample       *ebpf.Program `ebpf:"sample"`
@@ -543,7 +551,9 @@ func (p *pathprofPrograms) Close() error {
 		p.OnExec,
 		p.OnExit,
 		p.OnFork,
+		p.OnReceive,
 		p.OnRename,
+		p.OnSend,
 		p.OnSwitch,
 		p.OnWaking,
 		p.Sample,

@@ -80,8 +80,12 @@ func decode(raw []byte, cpu int, rec *Record) error {
 	if err := rec.setKind(pathprofEventKind(le.Uint32(raw[24:])), raw[eventSize:]); err != nil {
 		return err
 	}
-	if rec.Event.Kind == sched.KindSwitch {
+	switch rec.Event.Kind {
+	case sched.KindSwitch:
 		decodeWait(raw, &rec.Event, rec.realtime)
+	case sched.KindSend, sched.KindReceive:
+		rec.Event.Conn = le.Uint64(raw[8:])
+		rec.Event.Count, rec.Event.Seq = int64(le.Uint32(raw[16:])), le.Uint32(raw[20:])
 	}
 	if rec.HasStack {
 		return rec.Stack.decode(raw[eventSize:])
@@ -105,6 +109,10 @@ func (rec *Record) setKind(kind pathprofEventKind, rest []byte) error {
 		rec.OldTID = int32(rec.Value)
 	case pathprofEventKindEVENT_COMM:
 		rec.Event.Kind = sched.KindComm
+	case pathprofEventKindEVENT_SEND:
+		rec.Event.Kind = sched.KindSend
+	case pathprofEventKindEVENT_RECEIVE:
+		rec.Event.Kind = sched.KindReceive
 	case pathprofEventKindEVENT_SAMPLE:
 		rec.Sample = true
 		return nil

@@ -5,6 +5,7 @@ package bpf
 import (
 	"encoding/binary"
 	"reflect"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -72,6 +73,19 @@ func TestDecodeEvents(t *testing.T) {
 		})), sched.Event{Kind: sched.KindWaking, Ctx: sched.ContextSoftirq, Vector: 3}},
 		{"fork", put(with(func(e *pathprofEvent) { e.Kind = pathprofEventKindEVENT_FORK }), comm("python3")),
 			sched.Event{Kind: sched.KindFork, Name: "python3"}},
+		{"blocked on a mutex", put(with(func(e *pathprofEvent) {
+			e.Kind, e.State, e.Value, e.Vector = pathprofEventKindEVENT_SWITCH, 1, 0x7f00, callNumber("futex")+1
+			e.Holder, e.Flags = 33, lockFlags(sched.LockMutex)
+		})), sched.Event{Kind: sched.KindSwitch, State: 1, Call: sched.CallFutex, Object: 0x7f00,
+			Lock: sched.LockMutex, Holder: sched.Ref{TID: 33, PID: 10}}},
+		{"blocked until a time", put(with(func(e *pathprofEvent) {
+			e.Kind, e.State, e.Extra, e.Vector = pathprofEventKindEVENT_SWITCH, 1, 5077, callNumber("futex")+1
+			e.Holder, e.Flags = -1, lockFlags(sched.LockGIL)|pathprofEventFlagsFLAG_MONOTONIC
+		})), sched.Event{Kind: sched.KindSwitch, State: 1, Call: sched.CallFutex, Timeout: 5000,
+			Lock: sched.LockGIL, Holder: sched.Nobody}},
+		{"send", put(with(func(e *pathprofEvent) {
+			e.Kind, e.Context, e.Value, e.Extra = pathprofEventKindEVENT_SEND, pathprofContextCONTEXT_TASK, 99, 4000<<32|32
+		})), sched.Event{Kind: sched.KindSend, Ctx: sched.ContextTask, Conn: 99, Seq: 4000, Count: 32}},
 		{"comm of full length", put(with(func(e *pathprofEvent) { e.Kind = pathprofEventKindEVENT_COMM }),
 			comm("0123456789abcdef")), sched.Event{Kind: sched.KindComm, Name: "0123456789abcdef"}},
 	} {
@@ -86,6 +100,20 @@ func TestDecodeEvents(t *testing.T) {
 			}
 		})
 	}
+}
+
+// callNumber is the number of a system call here.
+func callNumber(name string) int32 {
+	for n := range maxCalls {
+		if c, ok := sched.CallOf(runtime.GOARCH, n); ok && c.String() == name {
+			return int32(n)
+		}
+	}
+	return -1
+}
+
+func lockFlags(l sched.LockKind) pathprofEventFlags {
+	return pathprofEventFlagsFLAG_FUTEX | pathprofEventFlags(l)<<lockShift
 }
 
 func TestDecodeSample(t *testing.T) {
@@ -129,6 +157,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(put(pathprofEvent{Kind: pathprofEventKindEVENT_WAKING}))
 	f.Add(put(pathprofEvent{Kind: pathprofEventKindEVENT_SAMPLE, Flags: pathprofEventFlagsFLAG_STACK},
 		head(1, 0, 1), uint64(1), make([]byte, pyFrameSize)))
+	f.Add(put(pathprofEvent{Kind: pathprofEventKindEVENT_SWITCH, Vector: 1 << 30, Extra: 1 << 63, Holder: -7}))
+	f.Add(put(pathprofEvent{Kind: pathprofEventKindEVENT_RECEIVE, Extra: 1<<64 - 1}))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var rec Record
 		if decode(raw, 0, &rec) != nil || !rec.HasStack {

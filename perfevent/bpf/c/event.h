@@ -27,6 +27,8 @@ enum event_kind {
 	EVENT_EXIT,
 	EVENT_COMM,
 	EVENT_SAMPLE,
+	EVENT_SEND,
+	EVENT_RECEIVE,
 	EVENT_KINDS,
 };
 
@@ -89,8 +91,8 @@ enum status {
 
 struct event {
 	u64 time; /* CLOCK_MONOTONIC, ns */
-	u64 value; /* sample: the period; exec: the old thread number; switch: the object */
-	u64 extra; /* switch: the timeout, ns, since when flags say */
+	u64 value; /* sample: the period; exec: the old thread number; switch: the object; packet: connection */
+	u64 extra; /* switch: the timeout, ns, since when flags say; packet: seq << 32 | bytes */
 	enum event_kind kind;
 	enum context context;
 	enum event_flags flags;

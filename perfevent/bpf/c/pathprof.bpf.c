@@ -4,6 +4,7 @@
  *
  *   sample   perf_event  a counter overflowed: all three stacks
  *   on_*     tp_btf      switch, waking, fork, exec, exit, rename
+ *   on_send, on_receive  TCP packets (packet.h)
  *   *_enter  tp_btf      interrupt context (context.h), no output
  *
  * Maps: rings, ring_data (output.h), losses, contexts, rooms, *_scratches (per CPU);
@@ -20,6 +21,7 @@
 #include "python.h"
 #include "stack.h"
 #include "wait.h"
+#include "packet.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
 
