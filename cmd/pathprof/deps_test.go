@@ -48,19 +48,20 @@ var doors = map[string][]string{
 // analyses a recording does not know what captured it, nobody imports cmd, and
 // perftest is for tests.
 var mayImport = map[string][]string{
-	"join/sched":          {},
-	"join/execgraph":      {"join/sched"},
-	"unwind/proc":         {},
-	"unwind":              {"unwind/proc"},
-	"pyframes":            {"unwind/proc"},
-	"perfevent":           {},
-	"perfevent/perftest":  {"perfevent"},
-	"perfevent/recording": {"join/sched", "perfevent"},
-	"perfevent/bpf":       {"join/sched", "perfevent", "perfevent/recording", "pyframes", "unwind", "unwind/proc"},
-	"join":                {"join/sched", "join/execgraph", "perfevent/recording"},
-	"pprofout":            {"join", "join/sched", "join/execgraph", "perfevent/recording"},
-	"calibrate":           {"*"},
-	"cmd/pathprof":        {"*"},
+	"join/sched":            {},
+	"join/execgraph":        {"join/sched"},
+	"unwind/proc":           {},
+	"unwind":                {"unwind/proc"},
+	"pyframes":              {"unwind/proc"},
+	"perfevent":             {},
+	"perfevent/perftest":    {"perfevent"},
+	"perfevent/perftest/vm": {},
+	"perfevent/recording":   {"join/sched", "perfevent"},
+	"perfevent/bpf":         {"join/sched", "perfevent", "perfevent/recording", "pyframes", "unwind", "unwind/proc"},
+	"join":                  {"join/sched", "join/execgraph", "perfevent/recording"},
+	"pprofout":              {"join", "join/sched", "join/execgraph", "perfevent/recording"},
+	"calibrate":             {"*"},
+	"cmd/pathprof":          {"*"},
 }
 
 // pure packages analyse; they do so on any system, from files.

@@ -141,7 +141,7 @@ inlined void context_at(struct event *e, u32 skip)
 {
 	struct context_stack *c = context_here();
 	u32 count = preempt_count(c);
-	u32 depth = c ? c->depth : 0;
+	u32 depth = c ? c->depth : 0, top;
 	enum context kind = CONTEXT_TASK;
 
 	e->vector = 0;
@@ -154,9 +154,11 @@ inlined void context_at(struct event *e, u32 skip)
 		return;
 	}
 	depth = depth > skip ? depth - skip : 0;
-	if (c && depth > 0 && depth <= CONTEXT_DEPTH) {
-		kind = c->entries[depth - 1].kind;
-		e->vector = c->entries[depth - 1].vector;
+	top = depth - 1; /* 0 - 1 is out of bounds, too */
+	opaque(top);
+	if (c && top < CONTEXT_DEPTH) {
+		kind = c->entries[top].kind;
+		e->vector = c->entries[top].vector;
 	}
 	if (!skip && (count & HARDIRQ_MASK) && kind != CONTEXT_HARDIRQ && kind != CONTEXT_HRTIMER) {
 		kind = CONTEXT_IPI;

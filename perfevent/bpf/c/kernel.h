@@ -27,6 +27,13 @@ typedef __s64 s64;
  */
 #define global_fn __attribute__((noinline))
 
+/*
+ * Makes the compiler forget what it knows of a variable, so that the check which
+ * follows is made, and on the register that is used: verifiers up to 6.2 do not
+ * see that a copy, or half of a checked value, is bounded too.
+ */
+#define opaque(variable) asm volatile("" : "+r"(variable))
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct upid {

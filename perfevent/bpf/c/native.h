@@ -149,13 +149,17 @@ global_fn u32 find_map(struct code_map_list *list, u64 pc)
 	for (int i = 0; i < 10; i++) { /* 2^10 > MAX_MAPS */
 		u32 middle = (low + high) / 2;
 
-		if (low >= high || middle >= MAX_MAPS)
+		if (low >= high)
+			break;
+		opaque(middle);
+		if (middle >= MAX_MAPS)
 			break;
 		if (list->maps[middle].end <= pc)
 			low = middle + 1;
 		else
 			high = middle;
 	}
+	opaque(low);
 	if (low >= MAX_MAPS || low >= list->count || list->maps[low].start > pc)
 		return NO_MAP;
 	return low;

@@ -315,14 +315,16 @@ global_fn u32 read_code(struct py_process *p, struct py_scratch *s, struct py_co
 	if (!p || !s || !c)
 		return STOP_FAULT;
 	size = p->code_size;
-	line = p->code_first_line;
-	table = p->code_line_table;
 	if (size > CODE_BYTES)
 		size = CODE_BYTES;
-	if (line > CODE_BYTES - 4 || table > CODE_BYTES - 8)
-		return STOP_UNSUPPORTED;
 	if (bpf_probe_read_user(s->code, size, (void *)code))
 		return STOP_FAULT;
+	/* Bounded after the call: 6.1's verifier forgets bounds that a register
+	 * got after it was put on the stack. */
+	line = p->code_first_line;
+	table = p->code_line_table;
+	if (line > CODE_BYTES - 4 || table > CODE_BYTES - 8)
+		return STOP_UNSUPPORTED;
 	c->code = code;
 	c->line_table = *(u64 *)(s->code + table);
 	c->first_line = *(u32 *)(s->code + line);
