@@ -129,6 +129,7 @@ type pathprofLoss struct {
 type pathprofNativeScratch struct {
 	_     structs.HostLayout
 	Regs  [21]uint64
+	Zero  uint64
 	Stack struct {
 		_        structs.HostLayout
 		At       uint64
@@ -212,7 +213,7 @@ type pathprofPyScratch struct {
 	State [256]uint8
 	Code  [256]uint8
 	Walk  uint32
-	_     [4]byte
+	Zero  uint32
 	Codes [256]struct {
 		_         structs.HostLayout
 		Code      uint64
@@ -230,7 +231,7 @@ type pathprofPyThread struct {
 	Bucket     uint32
 	Tgid       uint32
 	InnerTid   uint32
-	Reserved   uint32
+	Zero       uint32
 }
 
 type pathprofRing struct {

@@ -153,6 +153,12 @@ inlined u32 inner_tid(struct task_struct *task)
  * not count rounds itself: the verifier would follow the counter.
  */
 #define OLD_ROUNDS 48
+/*
+ * Verifiers before 6.7 (ab5cfac139ab) follow a step once, with the values of its
+ * first round, and remove the branches that are not taken then. So whatever a
+ * step changes must begin with a value that they do not know: read from a map, or
+ * a constant plus a zero that lies in a map.
+ */
 #define repeat(rounds, n, step, data)                                            \
 	do {                                                                     \
 		if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) \

@@ -107,6 +107,7 @@ struct known_rule {
 /* One room per CPU and use, see stack.h. */
 struct native_scratch {
 	u64 regs[PT_REGS];
+	u64 zero; /* what the verifier does not know, see repeat() */
 	struct window stack;
 	struct known_rule known[RULE_SLOTS];
 };
@@ -399,7 +400,8 @@ global_fn u32 walk_native(u32 maps_id, struct native_scratch *s, struct stack_ev
 	w.maps_id = maps_id;
 	w.s = s;
 	w.out = e->words + at;
-	w.f.exact = w.f.fp_known = w.f.first = 1;
+	w.f.exact = w.f.fp_known = w.f.first = 1 + s->zero;
+	w.n = w.stop = s->zero;
 	w.f.pc = s->regs[PT_PC];
 	w.f.sp = s->regs[PT_SP];
 	w.f.fp = s->regs[PT_FP];

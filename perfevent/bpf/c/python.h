@@ -75,7 +75,7 @@ struct py_thread {
 	u32 bucket;
 	u32 tgid;
 	u32 inner_tid; /* its number in its own pid namespace */
-	u32 reserved;
+	u32 zero; /* what the verifier does not know, see repeat() */
 };
 
 struct {
@@ -112,6 +112,7 @@ struct py_scratch {
 	u8 state[STATE_BYTES]; /* head of the thread state */
 	u8 code[CODE_BYTES];
 	u32 walk;
+	u32 zero; /* what the verifier does not know, see repeat() */
 	struct py_code codes[CODE_SLOTS];
 };
 
@@ -228,6 +229,7 @@ inlined u64 find_thread_state(struct py_process *p, struct py_thread *t, u32 tid
 	struct thread_search search = { .p = p, .tid = tid, .pointer = pointer };
 	u64 rounds;
 
+	search.state = search.found = t->zero;
 	search.interp = user_word(p->interpreters_head);
 	repeat(rounds, MAX_THREADS, search_step, &search);
 	t->state = search.found ? search.state : 0;
@@ -413,6 +415,7 @@ global_fn u32 walk_python(struct py_process *p, struct py_scratch *s, u64 state,
 	w.p = p;
 	w.s = s;
 	w.out = (struct py_frame *)(e->words + at);
+	w.n = w.stop = s->zero;
 	w.frame = state_word(s, state, p->thread_frame);
 	if (p->cframe_current != NO_FIELD &&
 	    bpf_probe_read_user(&w.frame, sizeof(w.frame), (void *)w.frame + p->cframe_current))
