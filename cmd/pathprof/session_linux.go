@@ -31,6 +31,7 @@ type session struct {
 	capture  *bpf.Capture
 	out      *recording.Writer
 	resolve  *resolver
+	objects  *objects
 	watch    *watcher
 	targets  *targets
 	meta     recording.Meta
@@ -56,7 +57,7 @@ func record(ctx context.Context, opt recordOptions) (summary, error) {
 	if err := perfevent.CheckRecord(); err != nil {
 		return summary{}, err
 	}
-	s := &session{opt: opt}
+	s := &session{opt: opt, objects: newObjects()}
 	defer s.close()
 	if err := s.open(); err != nil {
 		return summary{}, err
@@ -130,6 +131,9 @@ func (s *session) begin() error {
 		return err
 	}
 	if err := s.dumpTasks(); err != nil {
+		return err
+	}
+	if err := s.dumpObjects(perfevent.MonotonicNow()); err != nil {
 		return err
 	}
 	s.watch.start()
@@ -213,6 +217,7 @@ func pause(due time.Time) time.Time {
 // poll writes what the rings hold, and flushes it once a second.
 func (s *session) poll() error {
 	s.watch.apply(s.resolve)
+	s.objects.poll()
 	if err := s.capture.Poll(&s.rec, s.handle); err != nil {
 		return err
 	}
@@ -269,6 +274,9 @@ func (s *session) handle(rec *bpf.Record) error {
 			c.busy += max(0, ev.Time-max(c.since, s.meta.BeginNs))
 		}
 		c.since, c.switched = ev.Time, true
+		if object, ok := s.objects.waited(&ev); ok {
+			c.batch = append(c.batch, object)
+		}
 	}
 	c.batch = append(c.batch, ev)
 	return nil
