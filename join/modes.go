@@ -72,7 +72,7 @@ func (c *modeClock) running(seg *execgraph.Segment, s span) {
 // sampled is the mode in which a sample was taken.
 func (c *modeClock) sampled(seg *execgraph.Segment, s *recording.Sample) Mode {
 	switch {
-	case !s.Kernel:
+	case !s.Kernel && !c.inKernel(s.Stack):
 		return ModeUser
 	case s.Ctx == sched.ContextSoftirq:
 		return ModeSoftirq
@@ -125,6 +125,15 @@ func (c *modeClock) kernelOr(seg *execgraph.Segment, m Mode) Mode {
 	return m
 }
 
+// inKernel tells whether a stack's innermost frame is the kernel's.
+func (c *modeClock) inKernel(id uint32) bool {
+	if id == 0 {
+		return false
+	}
+	frames := c.j.stacks.get(id).Frames
+	return len(frames) > 0 && frames[0].Kind == KindKernel
+}
+
 // entries of the kernel, by the begin of a function's name (arch/x86/entry,
 // arch/arm64/kernel/entry-common.c; 6.18).
 var entries = []struct {
@@ -138,7 +147,7 @@ var entries = []struct {
 }
 
 // callPrefixes begin the names of the functions of system calls.
-var callPrefixes = []string{"__x64_sys_", "__arm64_sys_", "__se_sys_", "__ia32_sys_", "ksys_"}
+var callPrefixes = []string{"__x64_sys_", "__arm64_sys_", "__se_sys_", "__ia32_sys_", "ksys_", "do_sys_"}
 
 // ofStack finds the mode by the innermost entry among the kernel's frames.
 func (c *modeClock) ofStack(id uint32) Mode {

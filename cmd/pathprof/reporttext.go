@@ -111,9 +111,9 @@ func (r *textReport) title(t join.ThreadInfo) string {
 
 // headline says in a sentence where the wall time of a thread went.
 func headline(p *join.ThreadPath) string {
-	parts := make(map[string]int64)
+	parts, running := make(map[string]int64), holders(p)
 	for _, c := range p.Classes {
-		parts[part(c.Key)] += c.Ns
+		parts[part(c.Key)+running[c.Key.Wait]] += c.Ns
 	}
 	words := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b))
@@ -166,6 +166,7 @@ func (r *textReport) path(p *join.ThreadPath) {
 	fmt.Fprintf(r.w, "%s\n\n", r.bold(r.wrap(title+headline(p), 4)))
 	groups := alike(p)
 	r.classes(p, groups)
+	r.causes(p)
 	shown := 0
 	for i := range groups {
 		g := &groups[i]
