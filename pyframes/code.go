@@ -97,13 +97,8 @@ func (p *Process) bytes(addr uint64) ([]byte, error) {
 	return b, readFull(p.mem, b, addr+uint64(p.offsets.BytesData))
 }
 
-// The bit field PyASCIIObject.state, 3.8 to 3.13: two bits interned, three bits
-// kind (bytes a character), compact, ascii (Include/cpython/unicodeobject.h).
-const (
-	stateKind    = 2
-	stateCompact = 1 << 5
-	stateASCII   = 1 << 6
-)
+// stateKinds masks PyASCIIObject.state.kind.
+const stateKinds = 7
 
 // text reads a str object as UTF-8.
 func (p *Process) text(addr uint64) (string, error) {
@@ -114,15 +109,16 @@ func (p *Process) text(addr uint64) (string, error) {
 	}
 	length := binary.LittleEndian.Uint64(head[o.UnicodeLen:])
 	state := binary.LittleEndian.Uint32(head[o.UnicodeFlag:])
-	kind := state >> stateKind & 7
+	kind := state >> o.UnicodeKindBit & stateKinds
+	compact, ascii := state>>o.UnicodeCompactBit&1 != 0, state>>o.UnicodeASCIIBit&1 != 0
 	if length > maxName {
 		return "", fmt.Errorf("string of %d characters", length)
 	}
-	if state&stateCompact == 0 || kind != 1 && kind != 2 && kind != 4 {
+	if !compact || kind != 1 && kind != 2 && kind != 4 {
 		return "", fmt.Errorf("string of unknown form %#x", state)
 	}
 	at := addr + uint64(o.UnicodeComp)
-	if state&stateASCII != 0 {
+	if ascii {
 		at = addr + uint64(o.UnicodeASCI)
 	}
 	raw := make([]byte, length*uint64(kind))
@@ -132,7 +128,7 @@ func (p *Process) text(addr uint64) (string, error) {
 	if err := readFull(p.mem, raw, at); err != nil {
 		return "", err
 	}
-	if state&stateASCII != 0 {
+	if ascii {
 		return asciiText(raw)
 	}
 	return wideText(raw, int(kind)), nil

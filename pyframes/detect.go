@@ -40,10 +40,15 @@ type Runtime struct {
 	// EvalRanges are the evaluation function's parts in the file, [from, to);
 	// empty if the file has no symbol for it.
 	EvalRanges [][2]uint64
+	// Build is d for a debug build, t for a free-threaded one, both, or empty.
+	Build string
 	// Source of the offsets, in words.
 	Source string
 
 	members memberTables
+	// unproven: the offsets are the file's own word for a version without a
+	// table; a process has to show that they are right.
+	unproven bool
 }
 
 // Interp is the interpreter of a process.
@@ -59,7 +64,7 @@ type Interp struct {
 }
 
 // The versions that can be read: 3.minMinor to 3.maxMinor.
-const minMinor, maxMinor = 8, 13
+const minMinor, maxMinor = 6, 15
 
 // maxSymbols bounds the bytes of a symbol or string table: libpython's have some
 // hundred thousand.
@@ -84,8 +89,8 @@ func Detect(r io.ReaderAt, path string) (rt *Runtime, err error) {
 		return nil, err
 	}
 	runtime, ok := d.known["_PyRuntime"]
-	if !ok {
-		return nil, d.absent()
+	if !ok && !d.old() {
+		return nil, ErrNotPython
 	}
 	version, err := d.version()
 	if err != nil {
@@ -109,8 +114,8 @@ type detector struct {
 // read, and marks of builds with another layout.
 var wanted = map[string]bool{
 	"_PyRuntime": true, "Py_Version": true, "Py_GetVersion": true, "Py_Main": true, "PyEval_EvalFrameEx": true,
-	"PyCode_Type": true, "PyFrame_Type": true, "_PyThreadState_Current": true, "_Py_RefTotal": true,
-	"_Py_NegativeRefcount": true,
+	"PyCode_Type": true, "PyFrame_Type": true, "_PyThreadState_Current": true,
+	"_Py_NegativeRefcount": true, "PyInterpreterState_Head": true, "interp_head": true,
 }
 
 // symbols reads .dynsym, which is small and always there, then .symtab for the
@@ -158,7 +163,9 @@ func (d *detector) symbol(s elf.Symbol) {
 		d.known[s.Name] = s.Value
 	}
 	name, _, _ := strings.Cut(s.Name, ".") // .cold and .part pieces belong to it
-	if name != "_PyEval_EvalFrameDefault" || elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Size == 0 {
+	// With tail calls each instruction has a function of its own, which the
+	// evaluation function's frame calls or makes way for (3.14).
+	if name != "_PyEval_EvalFrameDefault" && !strings.HasPrefix(name, "_TAIL_CALL_") || elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Size == 0 {
 		return
 	}
 	r := [2]uint64{s.Value, s.Value + s.Size}
@@ -170,18 +177,11 @@ func (d *detector) symbol(s elf.Symbol) {
 	d.eval = append(d.eval, r)
 }
 
-// absent says what a file without _PyRuntime is.
-func (d *detector) absent() error {
-	_, old := d.known["_PyThreadState_Current"]
+// old tells whether a file without _PyRuntime is a CPython up to 3.6.
+func (d *detector) old() bool {
+	_, current := d.known["_PyThreadState_Current"]
 	_, eval := d.known["PyEval_EvalFrameEx"]
-	if !old && !eval {
-		return ErrNotPython
-	}
-	version, err := d.version()
-	if err != nil {
-		version = ""
-	}
-	return unsupported(version)
+	return current || eval
 }
 
 func unsupported(version string) error {
@@ -204,19 +204,29 @@ func (d *detector) read(addr uint64, n int) ([]byte, error) {
 // itself says.
 func (d *detector) offsets(rt *Runtime) error {
 	var major, minor int
-	if _, err := fmt.Sscanf(rt.Version, "%d.%d", &major, &minor); err != nil || major != 3 || minor < minMinor || minor > maxMinor {
+	if _, err := fmt.Sscanf(rt.Version, "%d.%d", &major, &minor); err != nil || major != 3 || minor < minMinor {
 		return unsupported(rt.Version)
 	}
 	if d.file.Class != elf.ELFCLASS64 {
 		return &UnsupportedError{rt.Version, "32-bit programs are not"}
 	}
-	if err := d.refuseBuild(rt.Version, minor); err != nil {
+	build, err := d.build(rt.Version, minor)
+	if err != nil {
 		return err
 	}
-	rt.Offsets = tables[minor]
-	rt.Source = "headers of 3." + strconv.Itoa(minor)
+	if minor > maxMinor {
+		return d.future(rt, build)
+	}
+	rt.Build = build
+	rt.Offsets = tables["3."+strconv.Itoa(minor)+build]
+	rt.Source = "headers of 3." + strconv.Itoa(minor) + build
 	if minor >= 13 {
-		return d.checkDebugOffsets(rt)
+		return d.checkDebugOffsets(rt, minor)
+	}
+	if minor == 6 {
+		if err := d.place36(rt); err != nil {
+			return err
+		}
 	}
 	// Older versions are compared with their member tables in a process.
 	rt.members = memberTables{code: d.known["PyCode_Type"], frame: d.known["PyFrame_Type"]}

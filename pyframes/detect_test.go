@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func TestDetect(t *testing.T) {
 			if rt.Version != i.Version {
 				t.Errorf("version: got %s, want %s", rt.Version, i.Version)
 			}
-			if rt.Offsets != tables[minorOf(t, i.Minor())] {
+			if want := tables["3."+strconv.Itoa(minorOf(t, i.Minor()))+rt.Build]; rt.Offsets != want && i.Minor() != "3.6" || rt.Build == "d" != i.Debug {
 				t.Errorf("offsets: got %+v", rt.Offsets)
 			}
 			compareSymbols(t, path, rt)
@@ -92,17 +93,21 @@ func compareSymbols(t *testing.T, path string, rt *Runtime) {
 // Each field of _Py_DebugOffsets that is used is compared: changing it is
 // noticed, and the error names it.
 func TestDebugOffsetsDisagree(t *testing.T) {
-	want := tables[13]
-	good := debugOffsetsOf(want)
-	if err := compareDebugOffsets(good, &want); err != nil {
+	want := tables["3.13"]
+	good := debugOffsetsOf(want, 13)
+	if err := compareDebugOffsets(good, 13, &want); err != nil {
 		t.Fatalf("a table made from the headers: %v", err)
 	}
 	for _, f := range debugFields {
+		word, ok := debugLayouts[13][f.name]
+		if !ok || *f.get(&want) == NoField {
+			continue
+		}
 		for _, add := range []uint64{1, 8, 1 << 32, 1 << 63} {
 			bad := slices.Clone(good)
-			value := binary.LittleEndian.Uint64(bad[8*f.word:]) + add
-			binary.LittleEndian.PutUint64(bad[8*f.word:], value)
-			if err := compareDebugOffsets(bad, &want); err == nil || !strings.Contains(err.Error(), f.name) {
+			value := binary.LittleEndian.Uint64(bad[8*word:]) + add
+			binary.LittleEndian.PutUint64(bad[8*word:], value)
+			if err := compareDebugOffsets(bad, 13, &want); err == nil || !strings.Contains(err.Error(), f.name) {
 				t.Errorf("%s + %#x: got %v, want an error that names it", f.name, add, err)
 			}
 		}
@@ -114,33 +119,51 @@ func TestDebugOffsetsDisagree(t *testing.T) {
 		"cut":           func(b []byte) []byte { return b[:len(b)-1] },
 		"empty":         func([]byte) []byte { return nil },
 	} {
-		if err := compareDebugOffsets(change(slices.Clone(good)), &want); err == nil {
+		if err := compareDebugOffsets(change(slices.Clone(good)), 13, &want); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
 	}
 }
 
 // debugOffsetsOf writes the structure that a build of these offsets has.
-func debugOffsetsOf(o Offsets) []byte {
-	raw := make([]byte, debugWords*8)
-	copy(raw, debugCookie)
-	binary.LittleEndian.PutUint64(raw[8*wordVersion:], uint64(o.Version)|0x00f0)
-	for _, f := range debugFields {
-		binary.LittleEndian.PutUint64(raw[8*f.word:], uint64(f.get(&o)))
+func debugOffsetsOf(o Offsets, minor int) []byte {
+	raw := make([]byte, debugSize(debugLayouts[min(minor, maxMinor)]))
+	set := func(name string, value uint64) {
+		if word, ok := debugLayouts[min(minor, maxMinor)][name]; ok {
+			binary.LittleEndian.PutUint64(raw[8*word:], value)
+		}
 	}
+	copy(raw, debugCookie)
+	binary.LittleEndian.PutUint64(raw[8*wordVersion:], 0x030000f0|uint64(minor)<<16)
+	for _, f := range debugFields {
+		if v := *f.get(&o); v != NoField {
+			set(f.name, uint64(v))
+		}
+		set(f.size, 1<<16)
+	}
+	if o.InterpGIL == NoField {
+		set("free_threaded", 1)
+	}
+	set("interpreter_state.gc", uint64(o.InterpCollecting)-8)
+	set("gc.collecting", 8)
 	return raw
 }
 
 func FuzzDebugOffsets(f *testing.F) {
-	f.Add(debugOffsetsOf(tables[13]))
+	f.Add(debugOffsetsOf(tables["3.13"], 13))
 	f.Add([]byte(debugCookie))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		o := tables[13]
-		if compareDebugOffsets(raw, &o) != nil {
+		if _, err := futureOffsets(raw, maxMinor+1, ""); err == nil && !bytes.HasPrefix(raw, []byte(debugCookie)) {
+			t.Error("no cookie was accepted")
+		}
+		o := tables["3.13"]
+		if compareDebugOffsets(raw, 13, &o) != nil {
 			return
 		}
+		d := debugOffsets{raw, debugLayouts[13]}
 		for _, field := range debugFields {
-			if got := binary.LittleEndian.Uint64(raw[8*field.word:]); got != uint64(field.get(&o)) {
+			got, ok := d.of(field.name)
+			if want := *field.get(&o); ok && want != NoField && got != uint64(want) {
 				t.Errorf("%s: %d was accepted", field.name, got)
 			}
 		}
@@ -224,25 +247,26 @@ func TestHexVersion(t *testing.T) {
 	}
 }
 
-// Builds of another layout are refused, whatever tells them.
-func TestRefuseBuild(t *testing.T) {
-	for _, c := range []struct{ name, path, data, want string }{
-		{"release", "libpython3.13.so.1.0", "cpython-313-x", ""},
-		{"debug by tag", "x", "cpython-313d-x", "debug"},
-		{"debug by name", "libpython3.13d.so.1.0", "", "debug"},
-		{"free-threaded by tag", "x", "cpython-313t-x", "free-threaded"},
-		{"free-threaded by name", "python3.13t", "", "free-threaded"},
-		{"another version's", "x", "cpython-312-x", "3.12"},
+// What tells the kind of a build.
+func TestBuild(t *testing.T) {
+	for _, c := range []struct{ name, path, data, want, refused string }{
+		{"release", "libpython3.13.so.1.0", "cpython-313-x", "", ""},
+		{"debug by tag", "x", "cpython-313d-x", "d", ""},
+		{"debug by name", "libpython3.13d.so.1.0", "", "d", ""},
+		{"free-threaded by tag", "x", "cpython-313t-x", "t", ""},
+		{"free-threaded by name", "python3.13t", "", "t", ""},
+		{"both", "libpython3.13td.so.1.0", "cpython-313td-x", "td", ""},
+		{"another version's", "x", "cpython-312-x", "", "3.12"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := &detector{file: &elf.File{}, path: "/bin/" + c.path, strings: []byte(c.data)}
-			err := d.refuseBuild("3.13.0", 13)
-			if c.want == "" && err != nil {
-				t.Errorf("got %v", err)
+			got, err := d.build("3.13.0", 13)
+			if got != c.want || (err != nil) != (c.refused != "") {
+				t.Errorf("got %q, %v, want %q", got, err, c.want)
 			}
 			var refused *UnsupportedError
-			if c.want != "" && (!errors.As(err, &refused) || !strings.Contains(refused.Why, c.want)) {
-				t.Errorf("got %v, want one that names %s", err, c.want)
+			if c.refused != "" && (!errors.As(err, &refused) || !strings.Contains(refused.Why, c.refused)) {
+				t.Errorf("got %v, want one that names %s", err, c.refused)
 			}
 		})
 	}

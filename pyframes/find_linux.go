@@ -201,7 +201,7 @@ func (f *cached) interp(pid int, m *proc.Mapping) (*Interp, error) {
 // Before the dynamic linker has relocated them, and in a process that is gone,
 // they cannot be read: then the next process of the file is asked.
 func (f *cached) compare(pid int, bias uint64) error {
-	if f.runtime.members == (memberTables{}) {
+	if f.runtime.members == (memberTables{}) && !f.runtime.unproven {
 		f.checked = true
 		return nil
 	}
@@ -210,6 +210,9 @@ func (f *cached) compare(pid int, bias uint64) error {
 		return err
 	}
 	defer mem.Close()
+	if f.runtime.unproven {
+		return f.prove(mem, bias)
+	}
 	n, err := f.runtime.members.check(mem, bias, &f.runtime.Offsets)
 	switch {
 	case errors.Is(err, errLayout):
@@ -221,6 +224,21 @@ func (f *cached) compare(pid int, bias uint64) error {
 	f.checked = true
 	seen := *f.runtime // others read the old one meanwhile
 	seen.Source += fmt.Sprintf(", %d of them equal to the process' member tables", n)
+	f.runtime = &seen
+	return nil
+}
+
+// prove lets a process show that the offsets of an unknown version are right.
+// Until one does, the version is refused.
+func (f *cached) prove(mem *proc.Memory, bias uint64) error {
+	err := prove(mem, f.runtime.RuntimeVaddr+bias, &f.runtime.Offsets)
+	if err != nil {
+		return &UnsupportedError{f.runtime.Version,
+			fmt.Sprintf("3.%d to 3.%d are, and its own word for its layout did not hold: %v", minMinor, maxMinor, err)}
+	}
+	f.checked = true
+	seen := *f.runtime // others read the old one meanwhile
+	seen.Source += ", proven by the process' frames"
 	f.runtime = &seen
 	return nil
 }

@@ -42,7 +42,7 @@ make(True)
 			break
 		}
 		frame = binary.LittleEndian.Uint64(raw[p.offsets.FrameBack:])
-		if uint32(raw[p.offsets.FrameOwner]) == p.offsets.OwnerCStack {
+		if uint32(raw[p.offsets.FrameOwner]) == p.offsets.OwnerShim {
 			continue
 		}
 		f, complete, err := p.frame(raw)

@@ -9,7 +9,7 @@ type LineTable struct {
 	// Style decides the form of Data.
 	Style     Style
 	FirstLine int32
-	// Data is co_lnotab (3.8, 3.9) or co_linetable (3.10 and newer).
+	// Data is co_lnotab (up to 3.9) or co_linetable (3.10 and newer).
 	Data []byte
 }
 
@@ -32,12 +32,18 @@ func (t LineTable) Line(lasti int32) int32 {
 	if lasti < 0 {
 		return t.FirstLine
 	}
+	return t.rangeOf(lasti).Line
+}
+
+// rangeOf returns the run of bytecode at a byte offset, an empty one if there is
+// none.
+func (t LineTable) rangeOf(lasti int32) Range {
 	for r := range t.Ranges() {
 		if r.Start <= lasti && lasti < r.End {
-			return r.Line
+			return r
 		}
 	}
-	return 0
+	return Range{}
 }
 
 // Ranges yields the runs of bytecode in order, as code.co_lines() does from 3.10

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -33,9 +35,9 @@ func (m memory) half(addr uint64, v uint32) { binary.LittleEndian.PutUint32(m[ad
 
 // text lays out a str object whose characters take kind bytes each.
 func (m memory) text(o *Offsets, addr uint64, s string, kind uint32) {
-	state, data := kind<<stateKind|stateCompact, addr+uint64(o.UnicodeComp)
+	state, data := kind<<o.UnicodeKindBit|1<<o.UnicodeCompactBit, addr+uint64(o.UnicodeComp)
 	if strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
-		state, data = state|stateASCII, addr+uint64(o.UnicodeASCI)
+		state, data = state|1<<o.UnicodeASCIIBit, addr+uint64(o.UnicodeASCI)
 	}
 	m.word(addr+uint64(o.UnicodeLen), uint64(utf8.RuneCountInString(s)))
 	m.half(addr+uint64(o.UnicodeFlag), state)
@@ -61,14 +63,15 @@ const (
 	tableAt
 	stateAt
 	frameAt
+	typeAt
 	runtimeAt // 3.13 has interpreters.head far within
 	interpAt  = base + 0x3000
 	imageSize = 0x6000
 )
 
 // image is the memory of a process with one thread in one function.
-func image(minor int, name string, kind uint32) memory {
-	o := tables[minor]
+func image(version string, name string, kind uint32) memory {
+	o := tables[version]
 	m := make(memory, imageSize)
 	m.half(codeAt+uint64(o.CodeFirstLine), 7)
 	m.word(codeAt+uint64(o.CodeLineTable), tableAt)
@@ -82,9 +85,13 @@ func image(minor int, name string, kind uint32) memory {
 	}
 	m.word(tableAt+uint64(o.BytesSize), 2)
 	m.half(tableAt+uint64(o.BytesData), 0x0102)
+	m.word(codeAt+uint64(o.TypeOffset), typeAt)
+	m.word(typeAt+uint64(o.TypeName), typeAt+0x200)
+	copy(m[typeAt+0x200-base:], "code")
 	m.word(runtimeAt+uint64(o.RuntimeInterpretersHead), interpAt)
 	m.word(interpAt+uint64(o.InterpThreadsHead), stateAt)
 	m.word(stateAt+uint64(o.ThreadID), 0x7000)
+	m.word(stateAt+uint64(o.ThreadInterp), interpAt)
 	if o.ThreadNativeID != NoField {
 		m.word(stateAt+uint64(o.ThreadNativeID), 42)
 	}
@@ -95,6 +102,9 @@ func image(minor int, name string, kind uint32) memory {
 		m.word(frame+0x200+uint64(o.CFrameCurrent), frame)
 	}
 	m.word(frame+uint64(o.FrameCode), codeAt)
+	if o.Version >= 0x030e0000 {
+		m.word(frame+uint64(o.FrameCode), codeAt|1) // a reference that is not counted
+	}
 	switch o.Style {
 	case StyleLastiByte, StyleLastiUnit:
 		m.half(frame+uint64(o.FrameInstr), 6)
@@ -104,36 +114,36 @@ func image(minor int, name string, kind uint32) memory {
 	return m
 }
 
-func imageProcess(m memory, minor int) *Process {
-	o := tables[minor]
+func imageProcess(m memory, version string) *Process {
+	o := tables[version]
 	return newProcess(m, runtimeAt, &o)
 }
 
 var imageKey = CodeKey{Addr: codeAt, FirstLine: 7, LineTable: tableAt}
 
 func TestReadCode(t *testing.T) {
-	for minor := range tables {
+	for version := range tables {
 		for _, c := range []struct {
 			name string
 			kind uint32
 		}{{"plain", 1}, {"überall", 1}, {"λόγος", 2}, {"漢字", 2}, {"𠀀𠀁", 4}, {"", 1}} {
-			p := imageProcess(image(minor, c.name, c.kind), minor)
+			p := imageProcess(image(version, c.name, c.kind), version)
 			p.Dir = "/home"
 			code, err := p.ReadCode(imageKey)
 			if err != nil {
-				t.Fatalf("3.%d, %q: %v", minor, c.name, err)
+				t.Fatalf("%s, %q: %v", version, c.name, err)
 			}
 			if code.Name != c.name || code.Filename != "/home/dir/file.py" || code.FirstLine != 7 ||
 				string(code.Lines.Data) != "\x02\x01" {
-				t.Errorf("3.%d: got %+v, want %q", minor, code, c.name)
+				t.Errorf("%s: got %+v, want %q", version, code, c.name)
 			}
 		}
 	}
 }
 
 func TestReadCodeStale(t *testing.T) {
-	m := image(11, "f", 1)
-	p := imageProcess(m, 11)
+	m := image("3.11", "f", 1)
+	p := imageProcess(m, "3.11")
 	for name, key := range map[string]CodeKey{
 		"first line": {Addr: codeAt, FirstLine: 8, LineTable: tableAt},
 		"line table": {Addr: codeAt, FirstLine: 7, LineTable: tableAt + 8},
@@ -149,24 +159,24 @@ func TestReadCodeStale(t *testing.T) {
 
 // What a length or a form in memory claims is not believed.
 func TestReadCodeDamaged(t *testing.T) {
-	o := tables[11]
+	o := tables["3.11"]
 	for _, c := range []struct {
 		name   string
 		damage func(m memory)
 	}{
 		{"long name", func(m memory) { m.word(qualnameAt+uint64(o.UnicodeLen), maxName+1) }},
 		{"negative length", func(m memory) { m.word(fileAt+uint64(o.UnicodeLen), 1<<63) }},
-		{"name not compact", func(m memory) { m.half(qualnameAt+uint64(o.UnicodeFlag), 1<<stateKind) }},
-		{"name of no kind", func(m memory) { m.half(qualnameAt+uint64(o.UnicodeFlag), stateCompact|3<<stateKind) }},
+		{"name not compact", func(m memory) { m.half(qualnameAt+uint64(o.UnicodeFlag), 1<<o.UnicodeKindBit) }},
+		{"name of no kind", func(m memory) { m.half(qualnameAt+uint64(o.UnicodeFlag), 1<<o.UnicodeCompactBit|3<<o.UnicodeKindBit) }},
 		{"not ASCII", func(m memory) { m[qualnameAt+uint64(o.UnicodeASCI)-base] = 0xff }},
 		{"long table", func(m memory) { m.word(tableAt+uint64(o.BytesSize), maxTable+1) }},
 		{"table beyond memory", func(m memory) { m.word(tableAt+uint64(o.BytesSize), 2*imageSize) }},
 		{"no file", func(m memory) { m.word(codeAt+uint64(o.CodeFilename), 0) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := image(11, "f", 1)
+			m := image("3.11", "f", 1)
 			c.damage(m)
-			if got, err := imageProcess(m, 11).ReadCode(imageKey); err == nil {
+			if got, err := imageProcess(m, "3.11").ReadCode(imageKey); err == nil {
 				t.Errorf("got %+v, want an error", got)
 			}
 		})
@@ -174,41 +184,69 @@ func TestReadCodeDamaged(t *testing.T) {
 }
 
 func TestFrames(t *testing.T) {
-	for minor, o := range tables {
-		m := image(minor, "f", 1)
-		got, err := imageProcess(m, minor).Frames(42, 0x7000, nil)
-		want := Frame{Code: imageKey, Lasti: 6, Entry: minor <= 10}
-		if minor == 10 {
+	for version, o := range tables {
+		m := image(version, "f", 1)
+		got, err := imageProcess(m, version).Frames(42, 0x7000, nil)
+		want := Frame{Code: imageKey, Lasti: 6, Entry: o.Style <= StyleLastiUnit}
+		if o.Style == StyleLastiUnit {
 			want.Lasti = 12
 		}
 		if err != nil || len(got) != 1 || got[0] != want {
-			t.Errorf("3.%d: got %+v, %v, want %+v", minor, got, err, want)
+			t.Errorf("%s: got %+v, %v, want %+v", version, got, err, want)
 		}
 		if o.FrameOwner == NoField {
 			continue
 		}
 		// The shim that C entered the interpreter by marks the frame inside.
 		m.word(frameAt+uint64(o.FrameBack), frameAt+0x100)
-		m[frameAt+0x100+uint64(o.FrameOwner)-base] = byte(o.OwnerCStack)
+		m[frameAt+0x100+uint64(o.FrameOwner)-base] = byte(o.OwnerShim)
 		want.Entry = true
-		if got, err = imageProcess(m, minor).Frames(42, 0, nil); err != nil || len(got) != 1 || got[0] != want {
-			t.Errorf("3.%d with a shim: got %+v, %v, want %+v", minor, got, err, want)
+		if got, err = imageProcess(m, version).Frames(42, 0, nil); err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("%s with a shim: got %+v, %v, want %+v", version, got, err, want)
+		}
+	}
+}
+
+// From 3.14 on a thread of a free-threaded build can run a copy of the bytecode.
+func TestFramesOfCopies(t *testing.T) {
+	for version, o := range tables {
+		if o.FrameTLBC == NoField {
+			continue
+		}
+		const copies = stateAt + 0x200
+		m := image(version, "f", 1)
+		m.half(frameAt+uint64(o.FrameTLBC), 2)
+		m.word(codeAt+uint64(o.CodeTLBC), copies)
+		m.word(copies, 3)
+		m.word(copies+8, codeAt+uint64(o.CodeBytes))
+		m.word(copies+24, 0x7f0000)
+		m.word(frameAt+uint64(o.FrameInstr), 0x7f0000+10)
+		got, err := imageProcess(m, version).Frames(42, 0, nil)
+		want := Frame{Code: imageKey, Lasti: 10}
+		if err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("%s: got %+v, %v, want %+v", version, got, err, want)
+		}
+		for _, index := range []uint32{3, 0xffffffff} {
+			m.half(frameAt+uint64(o.FrameTLBC), index)
+			if got, err := imageProcess(m, version).Frames(42, 0, nil); err == nil {
+				t.Errorf("%s, copy %d of 3: got %+v, want an error", version, int32(index), got)
+			}
 		}
 	}
 }
 
 // Lists that bite their own tail end with an error.
 func TestFramesLoop(t *testing.T) {
-	for minor, o := range tables {
+	for version, o := range tables {
 		for name, damage := range map[string]func(m memory){
 			"frames":       func(m memory) { m.word(frameAt+uint64(o.FrameBack), frameAt) },
 			"threads":      func(m memory) { m.word(stateAt+uint64(o.ThreadNext), stateAt) },
 			"interpreters": func(m memory) { m.word(interpAt+uint64(o.InterpNext), interpAt) },
 		} {
-			m := image(minor, "f", 1)
+			m := image(version, "f", 1)
 			damage(m)
-			if got, err := imageProcess(m, minor).Frames(42, 0x7000, nil); err == nil {
-				t.Errorf("3.%d, %s: got %d frames, want an error", minor, name, len(got))
+			if got, err := imageProcess(m, version).Frames(42, 0x7000, nil); err == nil {
+				t.Errorf("%s, %s: got %d frames, want an error", version, name, len(got))
 			}
 		}
 	}
@@ -222,7 +260,8 @@ func FuzzMemory(f *testing.F) {
 	f.Add(byte(3), "\x08\x01\x00\x00\x01\x00\x00\x00\x00\x00")
 	f.Add(byte(5), "\x10\x05\xff\xff\xff\x00\x00\x00\x00\x00\x08\x19\x00\x1d\x01\x00\x00\x00\x00\x00")
 	f.Fuzz(func(t *testing.T, minor byte, patches string) {
-		version := 8 + int(minor)%6
+		versions := slices.Sorted(maps.Keys(tables))
+		version := versions[int(minor)%len(versions)]
 		m := image(version, "λ", 2)
 		for ; len(patches) >= 10; patches = patches[10:] {
 			at := uint64(binary.LittleEndian.Uint16([]byte(patches))) % (imageSize - 8)

@@ -220,9 +220,9 @@ func (p *Process) walk(state uint64, dst []Frame) ([]Frame, error) {
 		return dst, fmt.Errorf("frame of the thread state at %#x: %w", state, err)
 	}
 	size := max(o.FrameCode, o.FrameBack, o.FrameInstr) + 8
-	for _, off := range []uint32{o.FrameOwner, o.FrameEntry} {
+	for _, off := range []uint32{o.FrameOwner, o.FrameEntry, o.FrameTLBC} {
 		if off != NoField {
-			size = max(size, off+1)
+			size = max(size, off+4)
 		}
 	}
 	raw := make([]byte, size)
@@ -235,7 +235,7 @@ func (p *Process) walk(state uint64, dst []Frame) ([]Frame, error) {
 			return dst, fmt.Errorf("frame at %#x: %w", frame, err)
 		}
 		frame = binary.LittleEndian.Uint64(raw[o.FrameBack:])
-		if o.FrameOwner != NoField && uint32(raw[o.FrameOwner]) == o.OwnerCStack {
+		if o.FrameOwner != NoField && uint32(raw[o.FrameOwner]) >= o.OwnerShim {
 			if len(dst) > first {
 				dst[len(dst)-1].Entry = true
 			}
@@ -252,12 +252,41 @@ func (p *Process) walk(state uint64, dst []Frame) ([]Frame, error) {
 	return dst, nil
 }
 
+// refTags are the bits that a _PyStackRef keeps beside the address
+// (Include/internal/pycore_stackref.h, 3.14); before, they are 0.
+const refTags = 3
+
+// bytecode returns where the copy of a code object's bytecode begins that a
+// thread of a free-threaded build runs: the first is the code object's own
+// (_PyCodeArray in Include/cpython/code.h, 3.14).
+func (p *Process) bytecode(code uint64, index int32) (uint64, error) {
+	if index == 0 {
+		return code + uint64(p.offsets.CodeBytes), nil
+	}
+	copies, err := readWord(p.mem, code+uint64(p.offsets.CodeTLBC))
+	if err != nil {
+		return 0, fmt.Errorf("copies of the bytecode of the code object at %#x: %w", code, err)
+	}
+	size, err := readWord(p.mem, copies)
+	if err == nil && (index < 0 || uint64(index) >= size) {
+		err = fmt.Errorf("number %d of %d", index, size)
+	}
+	var begin uint64
+	if err == nil {
+		begin, err = readWord(p.mem, copies+8+8*uint64(index))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("copy of the bytecode of the code object at %#x: %w", code, err)
+	}
+	return begin, nil
+}
+
 // frame decodes one frame structure. A frame that is about to run is incomplete:
 // CPython does not show it (_PyFrame_IsIncomplete, 3.11 and newer).
 func (p *Process) frame(raw []byte) (f Frame, complete bool, err error) {
 	o := p.offsets
 	le := binary.LittleEndian
-	f.Code.Addr = le.Uint64(raw[o.FrameCode:])
+	f.Code.Addr = le.Uint64(raw[o.FrameCode:]) &^ refTags
 	switch o.Style {
 	case StyleLastiByte:
 		f.Lasti, f.Entry = int32(le.Uint32(raw[o.FrameInstr:])), true
@@ -267,7 +296,13 @@ func (p *Process) frame(raw []byte) (f Frame, complete bool, err error) {
 			f.Lasti = -1
 		}
 	default:
-		f.Lasti = int32(le.Uint64(raw[o.FrameInstr:]) - f.Code.Addr - uint64(o.CodeBytes))
+		begin := f.Code.Addr + uint64(o.CodeBytes)
+		if o.FrameTLBC != NoField {
+			if begin, err = p.bytecode(f.Code.Addr, int32(le.Uint32(raw[o.FrameTLBC:]))); err != nil {
+				return f, false, err
+			}
+		}
+		f.Lasti = int32(le.Uint64(raw[o.FrameInstr:]) - begin)
 	}
 	if o.FrameEntry != NoField {
 		f.Entry = raw[o.FrameEntry] == 1

@@ -8,10 +8,10 @@ type Style uint8
 // The styles, by version.
 const (
 	StyleInvalid   Style = iota
-	StyleLastiByte       // 3.8, 3.9: PyFrameObject.f_lasti in bytes
+	StyleLastiByte       // 3.6 to 3.9: PyFrameObject.f_lasti in bytes
 	StyleLastiUnit       // 3.10: PyFrameObject.f_lasti in 2-byte units
 	StylePrevInstr       // 3.11, 3.12: address of the instruction begun last
-	StyleInstrPtr        // 3.13: address of the executing instruction
+	StyleInstrPtr        // 3.13 and newer: address of the executing instruction
 )
 
 // Offsets are byte offsets of CPython's structures, as far as a walk needs
@@ -26,14 +26,16 @@ type Offsets struct {
 	InterpThreadsHead uint32 // PyInterpreterState.threads.head, tstate_head
 
 	// The GIL: one structure in _PyRuntimeState up to 3.11, one that
-	// PyInterpreterState points to from 3.12 on. The other offset is NoField.
+	// PyInterpreterState points to from 3.12 on. The other offset is NoField; both
+	// are in free-threaded builds. In 3.6 the word _PyThreadState_Current says who
+	// has it, and RuntimeGIL is its distance from the interpreters' head.
 	RuntimeGIL uint32 // _PyRuntimeState.ceval.gil
 	InterpGIL  uint32 // PyInterpreterState.ceval.gil
 	GILHolder  uint32 // _gil_runtime_state.last_holder
-	GILLocked  uint32 // _gil_runtime_state.locked: 1 while a thread has it
+	GILLocked  uint32 // _gil_runtime_state.locked: 1 while a thread has it; NoField in 3.6
 
-	// Whether garbage is being collected, an int: for all interpreters in 3.8, of
-	// each from 3.9 on. The other offset is NoField.
+	// Whether garbage is being collected, an int: for all interpreters up to
+	// 3.8, of each from 3.9 on. The other offset is NoField; both are in 3.6.
 	RuntimeCollecting uint32 // _PyRuntimeState.gc.collecting
 	InterpCollecting  uint32 // PyInterpreterState.gc.collecting
 
@@ -49,16 +51,22 @@ type Offsets struct {
 	FrameInstr uint32 // f_lasti, prev_instr or instr_ptr
 	FrameOwner uint32 // _PyInterpreterFrame.owner, 3.12+; NoField before
 	FrameEntry uint32 // _PyInterpreterFrame.is_entry, 3.11 only
-	// OwnerCStack is the value of owner that marks the interpreter's shim frame
-	// (3.12, 3.13: 3). The frame inside of a shim entered from C.
-	OwnerCStack uint32
+	// FrameTLBC is _PyInterpreterFrame.tlbc_index, an int32: which copy of the
+	// bytecode runs. Free-threaded builds from 3.14 on; NoField otherwise.
+	FrameTLBC uint32
+	// OwnerShim is the least value of owner that marks a frame of the
+	// interpreter's own (3.12, 3.13: owned by the C stack; 3.14 and newer: by the
+	// interpreter, the C stack or the thread state). The frame inside of such a
+	// one entered from C.
+	OwnerShim uint32
 
 	CodeFirstLine uint32 // PyCodeObject.co_firstlineno
-	CodeLineTable uint32 // co_lnotab (3.8, 3.9) or co_linetable
+	CodeLineTable uint32 // co_lnotab (up to 3.9) or co_linetable
 	CodeFilename  uint32 // co_filename
 	CodeName      uint32 // co_name
 	CodeQualname  uint32 // co_qualname, 3.11+; NoField before
 	CodeBytes     uint32 // co_code (object) or co_code_adaptive (in line)
+	CodeTLBC      uint32 // co_tlbc, the copies of the bytecode; see FrameTLBC
 	CodeFlags     uint32 // co_flags
 	// CodeFirstTraceable is _co_firsttraceable, 3.11+: a frame that has not come
 	// to this instruction (in code units) is incomplete and CPython hides it.
@@ -71,6 +79,9 @@ type Offsets struct {
 	BytesData   uint32 // PyBytesObject.ob_sval
 	UnicodeLen  uint32 // PyASCIIObject.length
 	UnicodeFlag uint32 // PyASCIIObject.state
+	// Lowest bits of the fields of state: bytes a character, compact, ascii.
+	UnicodeKindBit, UnicodeCompactBit, UnicodeASCIIBit uint32
+
 	UnicodeASCI uint32 // sizeof(PyASCIIObject): ASCII data
 	UnicodeComp uint32 // sizeof(PyCompactUnicodeObject): other compact data
 }

@@ -132,27 +132,28 @@ var versionText = regexp.MustCompile(`^\d\.\d{1,3}\.\d{1,3}((a|b|rc)\d{1,3})?\+?
 
 func isVersion(text string) bool { return versionText.MatchString(text) }
 
-// refuseBuild refuses builds of another layout.
-func (d *detector) refuseBuild(version string, minor int) error {
+// build tells what kind of build it is: d for debug, t for free-threaded, both,
+// or none.
+func (d *detector) build(version string, minor int) (string, error) {
 	flags := ""
-	tag, ok := findTag(d.rodata())
-	if ok {
+	if tag, ok := findTag(d.rodata()); ok {
 		flags = tag.flags
 		if tag.minor != minor {
-			return &UnsupportedError{version, fmt.Sprintf("its extension modules are 3.%d's", tag.minor)}
+			return "", &UnsupportedError{version, fmt.Sprintf("its extension modules are 3.%d's", tag.minor)}
 		}
 	}
 	for _, name := range d.names() {
 		if _, after, ok := strings.Cut(name, fmt.Sprintf("python3.%d", minor)); ok {
-			flags += after[:len(after)-len(strings.TrimLeft(after, "dtm"))]
+			flags += after[:len(after)-len(strings.TrimLeft(after, "dtmu"))]
 		}
 	}
-	_, debug := d.known["_Py_NegativeRefcount"]
-	switch {
-	case strings.Contains(flags, "d") || debug && minor < 12:
-		return &UnsupportedError{version, "debug builds are not"}
-	case strings.Contains(flags, "t"):
-		return &UnsupportedError{version, "free-threaded builds are not"}
+	_, negative := d.known["_Py_NegativeRefcount"] // from 3.12 on all builds have it
+	build := ""
+	if strings.Contains(flags, "t") {
+		build = "t"
 	}
-	return nil
+	if strings.Contains(flags, "d") || negative && minor < 12 {
+		build += "d"
+	}
+	return build, nil
 }

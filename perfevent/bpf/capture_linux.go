@@ -241,12 +241,13 @@ func setPython(v *pathprofPyProcess, p *Python) {
 	v.ThreadNext, v.ThreadFrame, v.CframeCurrent = o.ThreadNext, o.ThreadFrame, o.CFrameCurrent
 	v.ThreadId, v.ThreadNativeId = o.ThreadID, o.ThreadNativeID
 	v.FrameCode, v.FrameBack, v.FrameInstr = o.FrameCode, o.FrameBack, o.FrameInstr
-	v.FrameOwner, v.FrameEntry, v.OwnerCstack = o.FrameOwner, o.FrameEntry, o.OwnerCStack
+	v.FrameOwner, v.FrameEntry, v.OwnerShim = o.FrameOwner, o.FrameEntry, o.OwnerShim
 	v.CodeFirstLine, v.CodeLineTable, v.CodeBytes = o.CodeFirstLine, o.CodeLineTable, o.CodeBytes
+	v.FrameTlbc, v.CodeTlbc = o.FrameTLBC, o.CodeTLBC
 	v.FrameSize = max(o.FrameCode+8, o.FrameBack+8, o.FrameInstr+8)
-	for _, off := range []uint32{o.FrameOwner, o.FrameEntry} {
+	for _, off := range []uint32{o.FrameOwner, o.FrameEntry, o.FrameTLBC} {
 		if off != pyframes.NoField {
-			v.FrameSize = max(v.FrameSize, off+1)
+			v.FrameSize = max(v.FrameSize, off+4)
 		}
 	}
 	v.ThreadSize = max(o.ThreadFrame, o.ThreadID) + 8

@@ -184,7 +184,7 @@ type pathprofPyProcess struct {
 	FrameInstr        uint32
 	FrameOwner        uint32
 	FrameEntry        uint32
-	OwnerCstack       uint32
+	OwnerShim         uint32
 	FrameSize         uint32
 	CodeFirstLine     uint32
 	CodeLineTable     uint32
@@ -197,6 +197,8 @@ type pathprofPyProcess struct {
 	GilLocked         uint32
 	InterpCollecting  uint32
 	LibcTid           uint32
+	FrameTlbc         uint32
+	CodeTlbc          uint32
 }
 
 type pathprofPyScratch struct {

@@ -18,20 +18,22 @@ import (
 	"time"
 )
 
-// Supported lists the minor versions of CPython the profiler reads.
-var Supported = []string{"3.8", "3.9", "3.10", "3.11", "3.12", "3.13"}
+// Supported lists the minor versions of CPython the profiler reads and most tests
+// run. It reads 3.6 and 3.7, too, which lack what test programs are written with.
+var Supported = []string{"3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"}
 
 // Interpreter is a Python interpreter of this machine.
 type Interpreter struct {
 	Path    string // absolute, symbolic links followed
 	Version string // e.g. 3.11.7
+	Debug   bool   // a debug build
 }
 
 // Minor is the minor version, such as "3.11".
 func (i Interpreter) Minor() string { return minor(i.Version) }
 
-// Interpreters returns all CPython interpreters found in pyenv's folder and in
-// PATH, also unsupported ones and several of one version (a distribution's
+// Interpreters returns all CPython interpreters found in pyenv's folder,
+// in the cache that .ci/pythons fills, and in PATH, also unsupported ones and several of one version (a distribution's
 // and a self-built one differ), by version, pyenv's first.
 func Interpreters() []Interpreter { return slices.Clone(interpreters()) }
 
@@ -58,7 +60,7 @@ func Pythons(t testing.TB) map[string]string {
 		}
 	}
 	if len(found) == 0 {
-		Require(t, Need{name: "CPython 3.8-3.13", probe: func() error {
+		Require(t, Need{name: "CPython 3.8-3.15", probe: func() error {
 			return errors.New("no interpreter in $HOME/.pyenv/versions and PATH")
 		}})
 	}
@@ -120,8 +122,13 @@ func candidates() []string {
 		found, _ := filepath.Glob(filepath.Join(home, ".pyenv", "versions", "*", "bin", "python"))
 		slices.Reverse(found) // a newer patch version before an older one
 		paths = append(paths, found...)
+		// Where .ci/pythons puts the versions that no distribution here has.
+		for _, kind := range []string{"python3.??", "python3.??d"} {
+			found, _ := filepath.Glob(filepath.Join(home, ".cache", "pathprof", "python", "*", "usr", "bin", kind))
+			paths = append(paths, found...)
+		}
 	}
-	names := []string{"python3", "python2.7", "python3.6", "python3.7", "python3.14"}
+	names := []string{"python3", "python2.7", "python3.6", "python3.7"}
 	for _, version := range Supported {
 		names = append(names, "python"+version)
 	}
@@ -143,7 +150,7 @@ func candidates() []string {
 // is the path of the program it wraps.
 func ask(path string) (Interpreter, error) {
 	const program = `import sys, platform
-sys.stdout.write("\n".join([platform.python_implementation(), "%d.%d.%d" % sys.version_info[:3], sys.executable]))`
+sys.stdout.write("\n".join([platform.python_implementation(), "%d.%d.%d" % sys.version_info[:3], sys.executable, "%s" % hasattr(sys, "gettotalrefcount")]))`
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, "-S", "-E", "-c", program).Output()
@@ -151,14 +158,14 @@ sys.stdout.write("\n".join([platform.python_implementation(), "%d.%d.%d" % sys.v
 		return Interpreter{}, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
 	lines := strings.Split(string(out), "\n")
-	if len(lines) != 3 || lines[0] != "CPython" {
+	if len(lines) != 4 || lines[0] != "CPython" {
 		return Interpreter{}, fmt.Errorf("%s is not CPython: %q", path, out)
 	}
 	resolved, err := filepath.EvalSymlinks(lines[2])
 	if err != nil {
 		return Interpreter{}, err
 	}
-	return Interpreter{Path: resolved, Version: lines[1]}, nil
+	return Interpreter{Path: resolved, Version: lines[1], Debug: lines[3] == "True"}, nil
 }
 
 func minor(version string) string {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The walk over CPython's frames, 3.8 to 3.13, in the thread's own context: its
+ * The walk over CPython's frames, 3.6 to 3.15, in the thread's own context: its
  * frames cannot change meanwhile, so a stack cannot tear. All memory read is the
  * target's: every pointer is a guess until it was read, every loop is bounded.
  *
@@ -39,7 +39,7 @@ struct py_process {
 	u32 frame_instr;
 	u32 frame_owner; /* NO_FIELD before 3.12 */
 	u32 frame_entry; /* NO_FIELD but in 3.11 */
-	u32 owner_cstack;
+	u32 owner_shim; /* from this owner on frames are the interpreter's own */
 	u32 frame_size; /* bytes to read of a frame */
 	u32 code_first_line;
 	u32 code_line_table;
@@ -52,6 +52,8 @@ struct py_process {
 	u32 gil_locked; /* NO_FIELD: somebody has it where holder is not 0 (3.6) */
 	u32 interp_collecting; /* NO_FIELD before 3.9 */
 	u32 libc_tid; /* where the libc keeps a thread's number, see gil.h */
+	u32 frame_tlbc; /* NO_FIELD but in free-threaded builds from 3.14 on */
+	u32 code_tlbc;
 };
 
 /* pyframes.Style */
@@ -61,6 +63,9 @@ struct py_process {
 #define STYLE_INSTR_PTR 4
 
 #define NO_FIELD 0xffffffff
+
+/* What a reference keeps beside the address (pycore_stackref.h, 3.14). */
+#define REF_TAGS 3ULL
 
 #define FRAME_BYTES WINDOW_ROOM
 #define CODE_BYTES 256
@@ -299,14 +304,31 @@ inlined u32 frame_byte(struct window *w, u32 at, u32 off)
 	return w->bytes[at + off];
 }
 
+/*
+ * bytecode_of returns where the copy of the bytecode begins that the thread runs,
+ * 0 if that is not known. The first copy is the code object's own (co_tlbc in
+ * Include/cpython/code.h, 3.14).
+ */
+inlined u64 bytecode_of(struct py_process *p, u64 code, u32 copy)
+{
+	u64 copies;
+
+	if (!copy)
+		return code + p->code_bytes;
+	copies = user_word(code + p->code_tlbc);
+	if (user_word(copies) <= copy)
+		return 0;
+	return user_word(copies + 8 + 8 * (u64)copy);
+}
+
 /* lasti_of gives the byte offset of the executing instruction. */
-inlined s32 lasti_of(struct py_process *p, u64 instr, u64 code)
+inlined s32 lasti_of(struct py_process *p, u64 instr, u64 begin)
 {
 	if (p->style == STYLE_LASTI_BYTE)
 		return (s32)instr;
 	if (p->style == STYLE_LASTI_UNIT) /* 3.10 counts code units; -1: not begun */
 		return (s32)instr < 0 ? -1 : (s32)instr * 2;
-	return (s32)(instr - code - p->code_bytes);
+	return (s32)(instr - begin);
 }
 
 /* read_code puts a code object's identity into its slot. */
@@ -346,7 +368,8 @@ struct py_walk {
 /* append_frame writes the frame at s->frames.bytes + at to out. */
 inlined u32 append_frame(struct py_process *p, struct py_scratch *s, u32 at, struct py_frame *out)
 {
-	u64 code = frame_word(&s->frames, at, p->frame_code);
+	u64 code = frame_word(&s->frames, at, p->frame_code) & ~REF_TAGS;
+	u64 begin = code + p->code_bytes;
 	struct py_code *c = &s->codes[((code >> 4) ^ (code >> 12)) % CODE_SLOTS];
 	u32 entry, stop;
 
@@ -358,14 +381,19 @@ inlined u32 append_frame(struct py_process *p, struct py_scratch *s, u32 at, str
 	entry = p->style <= STYLE_LASTI_UNIT;
 	if (p->frame_entry != NO_FIELD)
 		entry = frame_byte(&s->frames, at, p->frame_entry) == 1;
+	if (p->frame_tlbc != NO_FIELD) {
+		begin = bytecode_of(p, code, frame_word(&s->frames, at, p->frame_tlbc));
+		if (!begin)
+			return STOP_FAULT;
+	}
 	out->code = code;
 	out->line_table = c->line_table;
 	out->first_line = c->first_line;
-	out->lasti = (s32)((u32)lasti_of(p, frame_word(&s->frames, at, p->frame_instr), code) << 1) | entry;
+	out->lasti = (s32)((u32)lasti_of(p, frame_word(&s->frames, at, p->frame_instr), begin) << 1) | entry;
 	return STOP_NONE;
 }
 
-/* walk_step takes one frame; the shim of 3.12 and 3.13 marks an entry. */
+/* walk_step takes one frame; a shim (3.12 and newer) marks an entry. */
 static long walk_step(u32 i, struct py_walk *w)
 {
 	struct py_process *p = w->p;
@@ -384,7 +412,7 @@ static long walk_step(u32 i, struct py_walk *w)
 		return 1;
 	}
 	w->frame = frame_word(&s->frames, at, p->frame_back);
-	if (p->frame_owner != NO_FIELD && frame_byte(&s->frames, at, p->frame_owner) == p->owner_cstack) {
+	if (p->frame_owner != NO_FIELD && frame_byte(&s->frames, at, p->frame_owner) >= p->owner_shim) {
 		if (n > 0 && n <= MAX_PYTHON)
 			w->out[n - 1].lasti |= FRAME_ENTRY;
 		return 0;
