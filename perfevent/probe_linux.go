@@ -351,7 +351,7 @@ func probePython() Feature {
 	f := Feature{Name: "python3 in PATH", Mode: ModeDemo}
 	path, err := exec.LookPath("python3")
 	if err != nil {
-		f.Detail, f.Hint = err.Error(), "install python3; recording attaches to any CPython 3.8 to 3.13"
+		f.Detail, f.Hint = err.Error(), "install python3; recording attaches to any CPython 3.6 to 3.15"
 		return f
 	}
 	f.OK, f.Detail = true, path
