@@ -76,7 +76,7 @@ func (w *watcher) know(pid int32) error {
 }
 
 func pythonOf(in *pyframes.Interp) *bpf.Python {
-	return &bpf.Python{RuntimeAddr: in.RuntimeAddr, Offsets: in.Runtime.Offsets}
+	return &bpf.Python{RuntimeAddr: in.RuntimeAddr, Offsets: in.Runtime.Offsets, EvalRanges: in.EvalRanges}
 }
 
 // start begins to listen, and looks at the processes that exist already.

@@ -3,10 +3,12 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -49,6 +51,8 @@ type Process struct {
 type Python struct {
 	RuntimeAddr uint64 // absolute address of _PyRuntime
 	Offsets     pyframes.Offsets
+	// EvalRanges are the evaluation function's parts, [from, to), in the process.
+	EvalRanges [][2]uint64
 }
 
 // Capture owns the loaded programs and their rings. Its methods may be called
@@ -257,6 +261,11 @@ func setPython(v *pathprofPyProcess, p *Python) {
 	v.CodeSize = max(o.CodeFirstLine+4, o.CodeLineTable+8)
 	v.ThreadInterp, v.InterpGil, v.InterpCollecting = o.ThreadInterp, o.InterpGIL, o.InterpCollecting
 	v.GilHolder, v.GilLocked = o.GILHolder, o.GILLocked
+	// The .cold part is the smaller one.
+	ranges := slices.SortedFunc(slices.Values(p.EvalRanges), func(a, b [2]uint64) int { return cmp.Compare(b[1]-b[0], a[1]-a[0]) })
+	for i, r := range ranges[:min(len(ranges), len(v.Eval))] {
+		v.Eval[i].Start, v.Eval[i].Size = r[0], r[1]-r[0]
+	}
 	if o.RuntimeGIL != pyframes.NoField {
 		v.Gil = p.RuntimeAddr + uint64(o.RuntimeGIL)
 	}

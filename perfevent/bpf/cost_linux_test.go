@@ -249,7 +249,7 @@ func openFor(b testing.TB, pid int) *testCapture {
 		b.Fatal(err)
 	}
 	t := &testCapture{Capture: c, pid: int32(pid)}
-	t.process = Process{Target: true, Maps: 1, Python: &Python{RuntimeAddr: in.RuntimeAddr, Offsets: in.Runtime.Offsets}}
+	t.process = Process{Target: true, Maps: 1, Python: &Python{RuntimeAddr: in.RuntimeAddr, Offsets: in.Runtime.Offsets, EvalRanges: in.EvalRanges}}
 	t.loadCode(b)
 	if err := c.SetProcess(t.pid, t.process); err != nil {
 		b.Fatal(err)

@@ -127,10 +127,18 @@ type pathprofLoss struct {
 }
 
 type pathprofNativeScratch struct {
-	_     structs.HostLayout
-	Regs  [21]uint64
-	Zero  uint64
-	Stack struct {
+	_    structs.HostLayout
+	Regs [21]uint64
+	Zero uint64
+	Eval [2]struct {
+		_     structs.HostLayout
+		Start uint64
+		Size  uint64
+	}
+	EvalSp   [2]uint64
+	Evals    uint32
+	Reserved uint32
+	Stack    struct {
 		_        structs.HostLayout
 		At       uint64
 		Size     uint32
@@ -165,10 +173,15 @@ type pathprofPyFrame struct {
 }
 
 type pathprofPyProcess struct {
-	_                 structs.HostLayout
-	InterpretersHead  uint64
-	Gil               uint64
-	Collecting        uint64
+	_                structs.HostLayout
+	InterpretersHead uint64
+	Gil              uint64
+	Collecting       uint64
+	Eval             [2]struct {
+		_     structs.HostLayout
+		Start uint64
+		Size  uint64
+	}
 	Flags             pathprofProcessFlags
 	MapsId            uint32
 	Style             uint32
@@ -212,11 +225,15 @@ type pathprofPyScratch struct {
 		Reserved uint32
 		Bytes    [4224]uint8
 	}
-	State [256]uint8
-	Code  [256]uint8
-	Walk  uint32
-	Zero  uint32
-	Codes [256]struct {
+	State  [256]uint8
+	Code   [256]uint8
+	Walk   uint32
+	Zero   uint32
+	Evals  uint32
+	_      [4]byte
+	EvalSp [2]uint64
+	Pc     uint64
+	Codes  [256]struct {
 		_         structs.HostLayout
 		Code      uint64
 		LineTable uint64

@@ -104,10 +104,22 @@ struct known_rule {
 	struct unwind_rule rule;
 };
 
+/* Code of CPython's evaluation function, with its .cold part. */
+#define EVAL_RANGES 2
+
+struct eval_range {
+	u64 start, size;
+};
+
 /* One room per CPU and use, see stack.h. */
 struct native_scratch {
 	u64 regs[PT_REGS];
 	u64 zero; /* what the verifier does not know, see repeat() */
+	/* Where CPython's evaluation function lies, and what was met of it. */
+	struct eval_range eval[EVAL_RANGES];
+	u64 eval_sp[2]; /* stack pointers of its two innermost frames */
+	u32 evals; /* how many of those are known */
+	u32 reserved;
 	struct window stack;
 	struct known_rule known[RULE_SLOTS];
 };
@@ -352,6 +364,12 @@ global_fn u32 find_rule(struct known_rule *known, u64 pc, u32 maps_id)
 	return STOP_NONE;
 }
 
+inlined void note_eval(struct native_scratch *s, struct native_frame *f)
+{
+	if (f->pc - s->eval[0].start < s->eval[0].size || f->pc - s->eval[1].start < s->eval[1].size)
+		s->eval_sp[s->evals++ & 1] = f->sp;
+}
+
 /* native_step takes one frame. */
 static long native_step(u32 i, struct native_walk *w)
 {
@@ -365,6 +383,8 @@ static long native_step(u32 i, struct native_walk *w)
 	}
 	w->out[n] = w->f.pc | (w->f.exact ? NATIVE_EXACT : 0);
 	w->n = n + 1;
+	if (w->s->evals < 2)
+		note_eval(w->s, &w->f);
 	if (known->pc != pc || known->maps_id != w->maps_id) {
 		w->stop = find_rule(known, pc, w->maps_id);
 		if (w->stop == STOP_NO_FRAME_PTR) {
@@ -397,6 +417,7 @@ global_fn u32 walk_native(u32 maps_id, struct native_scratch *s, struct stack_ev
 		return 0;
 	}
 	window_open(&s->stack, WINDOW_UP);
+	s->evals = 0;
 	w.maps_id = maps_id;
 	w.s = s;
 	w.out = e->words + at;

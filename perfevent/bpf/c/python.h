@@ -10,7 +10,7 @@
 #ifndef PATHPROF_PYTHON_H
 #define PATHPROF_PYTHON_H
 
-#include "event.h"
+#include "native.h"
 #include "window.h"
 
 enum process_flags {
@@ -24,6 +24,7 @@ struct py_process {
 	u64 interpreters_head; /* address of _PyRuntime.interpreters.head */
 	u64 gil; /* address of the one GIL (3.11 and older), else 0 */
 	u64 collecting; /* address of the one flag (3.8 and older), else 0 */
+	struct eval_range eval[EVAL_RANGES]; /* size 0: not known */
 	enum process_flags flags;
 	u32 maps_id; /* key into code_maps, 0: native frames by frame pointer */
 	u32 style;	       /* pyframes.Style */
@@ -118,6 +119,10 @@ struct py_scratch {
 	u8 code[CODE_BYTES];
 	u32 walk;
 	u32 zero; /* what the verifier does not know, see repeat() */
+	/* From the walk of native frames, see unlinked_frame. */
+	u32 evals;
+	u64 eval_sp[2];
+	u64 pc;
 	struct py_code codes[CODE_SLOTS];
 };
 
@@ -361,8 +366,10 @@ struct py_walk {
 	struct py_scratch *s;
 	struct py_frame *out;
 	u64 frame;
+	u64 caller; /* see unlinked_frame */
 	u32 n;
 	enum stop stop;
+	u32 unproven;
 };
 
 /* append_frame writes the frame at s->frames.bytes + at to out. */
@@ -393,14 +400,69 @@ inlined u32 append_frame(struct py_process *p, struct py_scratch *s, u32 at, str
 	return STOP_NONE;
 }
 
+/*
+ * The evaluation function of 3.11 and 3.12 makes its own _PyCFrame the thread
+ * state's, on the C stack, some instructions before it says in it which frame
+ * runs and which _PyCFrame was before. Meanwhile there is what an earlier call
+ * left. But the function keeps its _PyCFrame always at the same distance from
+ * its stack pointer: so that of the evaluation function around it is known, and
+ * the frame that it runs.
+ */
+#define EVAL_PROLOGUE 512
+
+inlined int in_prologue(struct py_process *p, struct py_scratch *s)
+{
+	return p->cframe_current != NO_FIELD && s->evals >= 2 && s->pc - p->eval[0].start < EVAL_PROLOGUE;
+}
+
+/*
+ * first_frame reads the _PyCFrame at w->frame, and finds where the walk begins. A
+ * frame that may be of an earlier call is proven by the first entry from C: its
+ * caller must be the frame of the evaluation function around.
+ */
+inlined int first_frame(struct py_walk *w)
+{
+	struct py_process *p = w->p;
+	struct py_scratch *s = w->s;
+	u64 cframe[2]; /* current_frame, previous: neighbours in 3.11 and 3.12 */
+	u64 at = w->frame, outer;
+
+	if (bpf_probe_read_user(cframe, sizeof(cframe), (void *)at + p->cframe_current))
+		return 1;
+	w->frame = cframe[0];
+	w->unproven = s->zero;
+	if (!in_prologue(p, s) || at < s->eval_sp[0] || at >= s->eval_sp[1])
+		return 0; /* the one around, if it is not its own yet */
+	outer = s->eval_sp[1] + (at - s->eval_sp[0]);
+	if (bpf_probe_read_user(&w->caller, sizeof(w->caller), (void *)outer + p->cframe_current))
+		return 0;
+	if (cframe[1] == outer)
+		w->unproven = 1 + s->zero;
+	else
+		w->frame = w->caller;
+	return 0;
+}
+
+/* unlinked_frame leaves out what is of an earlier call. */
+inlined long unlinked_frame(struct py_walk *w)
+{
+	w->unproven = 0;
+	w->n = 0;
+	w->stop = STOP_NONE;
+	w->frame = w->caller;
+	return 0;
+}
+
 /* walk_step takes one frame; a shim (3.12 and newer) marks an entry. */
 static long walk_step(u32 i, struct py_walk *w)
 {
 	struct py_process *p = w->p;
 	struct py_scratch *s = w->s;
-	u32 n = w->n, size = p->frame_size, at;
+	u32 n = w->n, size = p->frame_size, at, entry;
 
 	if (!w->frame) {
+		if (w->unproven)
+			return unlinked_frame(w);
 		w->stop = STOP_COMPLETE;
 		return 1;
 	}
@@ -408,11 +470,16 @@ static long walk_step(u32 i, struct py_walk *w)
 		size = FRAME_BYTES;
 	at = window_find(&s->frames, w->frame, size);
 	if (at > WINDOW_PAGE) {
+		if (w->unproven)
+			return unlinked_frame(w);
 		w->stop = STOP_FAULT;
 		return 1;
 	}
 	w->frame = frame_word(&s->frames, at, p->frame_back);
 	if (p->frame_owner != NO_FIELD && frame_byte(&s->frames, at, p->frame_owner) >= p->owner_shim) {
+		if (w->unproven && w->frame != w->caller)
+			return unlinked_frame(w);
+		w->unproven = 0;
 		if (n > 0 && n <= MAX_PYTHON)
 			w->out[n - 1].lasti |= FRAME_ENTRY;
 		return 0;
@@ -421,15 +488,21 @@ static long walk_step(u32 i, struct py_walk *w)
 		return 1;
 	w->stop = append_frame(p, s, at, &w->out[n]);
 	if (w->stop != STOP_NONE)
-		return 1;
+		return w->unproven ? unlinked_frame(w) : 1;
 	w->n = n + 1;
+	entry = w->out[n].lasti & FRAME_ENTRY;
+	if (w->unproven && entry) {
+		if (w->frame != w->caller)
+			return unlinked_frame(w);
+		w->unproven = 0;
+	}
 	return 0;
 }
 
 /*
  * walk_python writes at most MAX_PYTHON frames of the thread state, which
- * thread_state has copied to s, to e->words from at on, innermost first, and counts them. e->head says why they end. Shims
- * take rounds, too.
+ * thread_state has copied to s, to e->words from at on, innermost first, and
+ * counts them. e->head says why they end. Shims take rounds, too.
  */
 global_fn u32 walk_python(struct py_process *p, struct py_scratch *s, u64 state, struct stack_event *e, u32 at)
 {
@@ -445,8 +518,7 @@ global_fn u32 walk_python(struct py_process *p, struct py_scratch *s, u64 state,
 	w.out = (struct py_frame *)(e->words + at);
 	w.n = w.stop = s->zero;
 	w.frame = state_word(s, state, p->thread_frame);
-	if (p->cframe_current != NO_FIELD &&
-	    bpf_probe_read_user(&w.frame, sizeof(w.frame), (void *)w.frame + p->cframe_current))
+	if (p->cframe_current != NO_FIELD && first_frame(&w))
 		w.stop = STOP_FAULT;
 	else
 		repeat(rounds, 2 * MAX_PYTHON, walk_step, &w);

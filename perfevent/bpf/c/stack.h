@@ -79,8 +79,11 @@ inlined u32 native_part(void *ctx, struct py_process *p, struct native_scratch *
 {
 	u32 n;
 
-	if (p && p->maps_id)
+	s->evals = 0;
+	if (p && p->maps_id) {
+		__builtin_memcpy(s->eval, p->eval, sizeof(s->eval));
 		return walk_native(p->maps_id, s, e, at);
+	}
 	n = addresses(ctx, e->words + at, MAX_NATIVE * 8, BPF_F_USER_STACK, &e->head.native_stop);
 	if (n > 0)
 		e->words[at] |= NATIVE_EXACT;
@@ -134,6 +137,10 @@ inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u
 	}
 	after_native = cost_clock();
 	if (p && (p->flags & PROCESS_PYTHON)) {
+		python_room->evals = native_room->evals;
+		python_room->eval_sp[0] = native_room->eval_sp[0];
+		python_room->eval_sp[1] = native_room->eval_sp[1];
+		python_room->pc = native_room->regs[PT_PC];
 		python = python_part(p, python_room, e, kernel + native);
 		if (python > MAX_PYTHON)
 			python = MAX_PYTHON;
