@@ -208,6 +208,20 @@ func (c *Counters) schedule(counters []*counter) []phased {
 	return order
 }
 
+// SetPeriod changes the period, in the event's unit, of all counters: it begins
+// anew now, so what had passed of the last one stays without a sample. Samples
+// carry the period they stand for.
+func (c *Counters) SetPeriod(period uint64) error {
+	return c.each(func(counters []*counter) error {
+		for _, n := range counters {
+			if err := n.event.UpdatePeriod(period); err != nil {
+				return fmt.Errorf("change the period of CPU %d: %w", n.cpu, err)
+			}
+		}
+		return nil
+	})
+}
+
 // Disable stops counting. The counts stay.
 func (c *Counters) Disable() error {
 	return c.each(func(counters []*counter) error {

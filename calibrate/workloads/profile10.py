@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ten functions with known shares of the CPU time: 50 20 15 5 5 1 1 1 1 1 %.
 
-usage: profile10.py SECONDS [--on-line]
+usage: profile10.py SECONDS [--on-line] [--cprofile] [--cpu]
 
 The work is the same loop in each of f0 … f9. A sampler that fires at a fixed
 period could lock to rounds of constant length, so the unit of work and the order
@@ -9,7 +9,14 @@ of the functions vary from round to round, with a fixed seed. Shares of loops ar
 only nominal: caches and small integers favour some. So each function's CPU time
 is measured (time.thread_time_ns around each call) and reported as the truth.
 What lies between the readings is round_of(), pick() and the clock; it is
-reported too ("other_ns").
+reported too ("other_ns"), and so is what one pair of readings costs by itself
+("clock_ns", within each function's time once a round). "slices" are the sums at
+points of CLOCK_MONOTONIC, a quarter of a second apart.
+
+With --cpu SECONDS are of CPU time, within four times as long by the clock.
+
+With --cprofile the deterministic profiler of the standard library runs, too, and
+"cprofile" is the own time it reports for each function.
 
 Prints "ready", runs (with --on-line: when a line comes on standard input), and
 prints one line of JSON.
@@ -117,25 +124,63 @@ def round_of(order, unit, spent):
         spent[i] += clock() - begin
 
 
+def cost_of_clock():
+    """What two readings in a row differ by: the median."""
+    clock = time.thread_time_ns
+    pairs = []
+    for _ in range(1001):
+        begin = clock()
+        pairs.append(clock() - begin)
+    return sorted(pairs)[500]
+
+
+def own_times(profiler):
+    """Nanoseconds cProfile found for each function itself."""
+    names = {f.__code__: f.__name__ for f in FUNCTIONS}
+    return {names[e.code]: int(e.inlinetime * 1e9) for e in profiler.getstats() if e.code in names}
+
+
 def main():
     seconds = float(sys.argv[1])
     rng = random.Random(20240229)
     spent = [0] * len(FUNCTIONS)
+    clock_ns = cost_of_clock()
+    profiler = None
+    if "--cprofile" in sys.argv:
+        import cProfile
+        # Its own clock is the wall's, which runs while others have the CPU.
+        profiler = cProfile.Profile(time.thread_time_ns, 1e-9)
     print("ready", flush=True)
     if "--on-line" in sys.argv:
         sys.stdin.readline()
     begin, begin_cpu = time.monotonic_ns(), time.thread_time_ns()
     end = begin + int(seconds * 1e9)
+    end_cpu = None
+    if "--cpu" in sys.argv:
+        end, end_cpu = begin + int(4 * seconds * 1e9), begin_cpu + int(seconds * 1e9)
     rounds = 0
-    while time.monotonic_ns() < end:
+    slices, cut = [], begin
+    if profiler:
+        profiler.enable()
+    while True:
+        now = time.monotonic_ns()
+        if now >= cut:
+            slices.append([now] + spent)
+            cut = now + 250_000_000
+        if now >= end or end_cpu and time.thread_time_ns() >= end_cpu:
+            slices.append([now] + spent)
+            break
         order, unit = pick(rng)
         round_of(order, unit, spent)
         rounds += 1
+    if profiler:
+        profiler.disable()
     cpu = time.thread_time_ns() - begin_cpu
     print(json.dumps({
         "begin_ns": begin, "end_ns": time.monotonic_ns(), "tid": threading.get_native_id(),
-        "rounds": rounds, "cpu_ns": cpu, "other_ns": cpu - sum(spent),
+        "rounds": rounds, "cpu_ns": cpu, "other_ns": cpu - sum(spent), "clock_ns": clock_ns, "slices": slices,
         "functions": {f.__name__: ns for f, ns in zip(FUNCTIONS, spent)},
+        "cprofile": own_times(profiler) if profiler else {},
     }), flush=True)
 
 

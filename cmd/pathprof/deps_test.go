@@ -34,6 +34,7 @@ var doors = map[string][]string{
 	"github.com/prometheus/procfs":              {"unwind/proc"},
 	"github.com/google/pprof/profile":           {"pprofout"},
 	"gonum.org/v1/gonum":                        {"calibrate", "join"}, // join: Student's distribution
+	"gonum.org/v1/plot":                         {"calibrate"},
 	"github.com/spf13/cobra":                    {"cmd/pathprof"},
 	"github.com/spf13/pflag":                    {"cmd/pathprof"},
 	"github.com/jedib0t/go-pretty/v6":           {"cmd/pathprof"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pathprof/calibrate"
 	"pathprof/perfevent"
 )
 
@@ -46,12 +47,15 @@ type env struct {
 	checkRecord    func() error
 	// record captures; record and demo use it.
 	record func(context.Context, recordOptions) (summary, error)
+	// calibrate measures this machine.
+	calibrate func(context.Context, calibration) (calibrate.Result, error)
 }
 
 func newEnv(stdout, stderr io.Writer) *env {
 	return &env{
 		stdout: stdout, stderr: stderr, getenv: os.Getenv, lookPath: exec.LookPath, self: callName(),
 		probe: perfevent.Probe, checkRecord: perfevent.CheckRecord, record: record,
+		calibrate: runCalibration,
 	}
 }
 
@@ -118,7 +122,7 @@ func newRootCommand(e *env) *cobra.Command {
 	root.SetUsageTemplate(usageTemplate)
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(newRecordCommand(e), newReportCommand(e), newPprofCommand(e),
-		newDiffCommand(e), newDumpCommand(e), newCheckCommand(e), newDemoCommand(e))
+		newDiffCommand(e), newDumpCommand(e), newCalibrateCommand(e), newCheckCommand(e), newDemoCommand(e))
 	return root
 }
 

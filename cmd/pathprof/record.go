@@ -30,6 +30,9 @@ type recordOptions struct {
 	event       perfevent.EventSpec
 	period      perfevent.Period
 	freqHz      uint64
+	jitter      bool  // vary the period
+	cpus        []int // to count on; nil: all
+	costs       bool  // clock the parts of samples, to calibrate
 	onlyTargets bool
 	noPackets   bool
 	children    bool

@@ -40,6 +40,7 @@ type session struct {
 	samples, events uint64
 	rec             bpf.Record
 	flushed         time.Time
+	varied          time.Time // when the period was last changed
 }
 
 // cpuState is what the session keeps of each CPU.
@@ -54,6 +55,11 @@ type cpuState struct {
 // record captures until the context ends, the duration is over, every target
 // has ended, the recording is full, or writing it is impossible.
 func record(ctx context.Context, opt recordOptions) (summary, error) {
+	return recordWith(ctx, opt, func(*session) {})
+}
+
+// recordWith is record, and tells when the counters run.
+func recordWith(ctx context.Context, opt recordOptions, begun func(*session)) (summary, error) {
 	if err := perfevent.CheckRecord(); err != nil {
 		return summary{}, err
 	}
@@ -66,6 +72,7 @@ func record(ctx context.Context, opt recordOptions) (summary, error) {
 		s.out.Close(s.meta)
 		return summary{}, err
 	}
+	begun(s)
 	why, err := s.run(ctx)
 	return s.finish(why, err)
 }
@@ -79,11 +86,13 @@ func (s *session) open() error {
 		return err
 	}
 	if s.counters, err = perfevent.Open(perfevent.Config{
-		Event: s.opt.event, Period: s.opt.period, FreqHz: s.opt.freqHz,
+		Event: s.opt.event, Period: s.opt.period, FreqHz: s.opt.freqHz, CPUs: s.opt.cpus,
 	}); err != nil {
 		return err
 	}
-	if s.capture, err = bpf.Open(bpf.Config{OnlyTargets: s.opt.onlyTargets, NoPackets: s.opt.noPackets}); err != nil {
+	if s.capture, err = bpf.Open(bpf.Config{
+		OnlyTargets: s.opt.onlyTargets, NoPackets: s.opt.noPackets, Costs: s.opt.costs,
+	}); err != nil {
 		return err
 	}
 	s.fillMeta()
@@ -158,7 +167,7 @@ func (s *session) run(ctx context.Context) (why string, err error) {
 		if ctx.Err() != nil {
 			return "interrupted", nil
 		}
-		if err := s.poll(); err != nil {
+		if err := errors.Join(s.poll(), s.vary()); err != nil {
 			return "", err
 		}
 		if s.opt.progress != nil {
@@ -173,6 +182,21 @@ func (s *session) run(ctx context.Context) (why string, err error) {
 			return fmt.Sprintf("the recording reached %d bytes (--max-size)", s.opt.maxBytes), nil
 		}
 	}
+}
+
+// periodsPerChange: a change begins the period anew, so half a period a change
+// goes without a sample.
+const periodsPerChange = 20
+
+// vary draws another period now and then, if it is to vary.
+func (s *session) vary() error {
+	info := s.counters.Info()
+	every := max(pollEvery, time.Duration(periodsPerChange*float64(time.Second)/max(info.AskedHz, 1)))
+	if !s.opt.jitter || time.Since(s.varied) < every {
+		return nil
+	}
+	s.varied = time.Now()
+	return s.counters.SetPeriod(perfevent.Jittered(info.Period))
 }
 
 // hurried is the nice value of the thread that empties the rings, where it may

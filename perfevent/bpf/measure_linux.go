@@ -16,14 +16,16 @@ import (
 // Only samples with a Python part count. Each part includes one reading of the
 // clock.
 type Costs struct {
-	Samples                uint64
+	Samples uint64
+	// Total is that of the whole program, output included.
+	Total                  time.Duration
 	Kernel, Native, Python time.Duration
 }
 
 // Sub returns what was added since an earlier reading.
 func (c Costs) Sub(before Costs) Costs {
 	return Costs{
-		Samples: c.Samples - before.Samples, Kernel: c.Kernel - before.Kernel,
+		Samples: c.Samples - before.Samples, Total: c.Total - before.Total, Kernel: c.Kernel - before.Kernel,
 		Native: c.Native - before.Native, Python: c.Python - before.Python,
 	}
 }
@@ -38,6 +40,7 @@ func (c *Capture) Costs() (Costs, error) {
 	var sum Costs
 	for _, n := range perCPU {
 		sum.Samples += n.Samples
+		sum.Total += time.Duration(n.Total)
 		sum.Kernel += time.Duration(n.Kernel)
 		sum.Native += time.Duration(n.Native)
 		sum.Python += time.Duration(n.Python)

@@ -58,6 +58,7 @@ type pathprofContextStack struct {
 type pathprofCost struct {
 	_       structs.HostLayout
 	Samples uint64
+	Total   uint64
 	Kernel  uint64
 	Native  uint64
 	Python  uint64

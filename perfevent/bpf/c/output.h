@@ -90,6 +90,7 @@ inlined struct loss *loss_here(void)
 /* Of one CPU: what the parts of a sample's stack took, in nanoseconds. */
 struct cost {
 	u64 samples;
+	u64 total; /* from the begin of the program to the end of its output */
 	u64 kernel;
 	u64 native;
 	u64 python;

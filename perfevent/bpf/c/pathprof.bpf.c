@@ -75,6 +75,8 @@ int sample(struct perf_ctx *ctx)
 	e->event.pid = tgid;
 	e->event.tid = (u32)id;
 	emit(e, take_stack(ctx, e, p, room, !kernel), EVENT_SAMPLE);
+	if (measure_costs && e->head.python)
+		add_total(e->event.time);
 	return 0;
 }
 

@@ -106,6 +106,15 @@ inlined void add_cost(u64 begin, u64 kernel, u64 native, u64 python)
 	c->python += python - native;
 }
 
+inlined void add_total(u64 begin)
+{
+	u32 zero = 0;
+	struct cost *c = bpf_map_lookup_elem(&costs, &zero);
+
+	if (c)
+		c->total += cost_clock() - begin;
+}
+
 /*
  * take_stack fills e's stack and returns the bytes to send. p is the process'
  * entry, NULL if there is none; in_user: there is no kernel part.

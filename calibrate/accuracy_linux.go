@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"time"
+
+	"pathprof/join"
+)
+
+// nominalShares are those of profile10.py, in per cent.
+var nominalShares = []float64{50, 20, 15, 5, 5, 1, 1, 1, 1, 1}
+
+// tenTruth is what profile10.py prints.
+type tenTruth struct {
+	Begin     int64            `json:"begin_ns"`
+	End       int64            `json:"end_ns"`
+	Rounds    int64            `json:"rounds"`
+	ClockNs   int64            `json:"clock_ns"`
+	Slices    [][]int64        `json:"slices"`
+	Functions map[string]int64 `json:"functions"`
+	CProfile  map[string]int64 `json:"cprofile"`
+}
+
+// shares of the ten functions, without the clock's own cost.
+func (t *tenTruth) shares() []float64 {
+	out := make([]float64, len(nominalShares))
+	for i := range out {
+		out[i] = float64(t.Functions[tenName(i)] - t.Rounds*t.ClockNs)
+	}
+	return normalise(out)
+}
+
+func tenName(i int) string { return "f" + strconv.Itoa(i) }
+
+func normalise(list []float64) []float64 {
+	var sum float64
+	for _, x := range list {
+		sum += x
+	}
+	for i := range list {
+		list[i] /= sum
+	}
+	return list
+}
+
+// measureAccuracy profiles the ten functions for a while, and has cProfile do so
+// in a run of its own: under it, they would not be the same program.
+func (b *bench) measureAccuracy(ctx context.Context, periodNs int64, d, cprofile time.Duration) (a Accuracy, err error) {
+	list, truth, err := b.tenProfile(ctx, &a, periodNs, d)
+	if err != nil {
+		return a, err
+	}
+	if err := a.compare(list, truth); err != nil {
+		return a, err
+	}
+	if cprofile <= 0 {
+		return a, nil
+	}
+	p, err := b.start(ctx, "profile10.py", seconds(cprofile), "--on-line", "--cprofile", "--cpu")
+	if err != nil {
+		return a, err
+	}
+	defer p.stop()
+	var other tenTruth
+	if err := p.run(ctx, &other); err != nil {
+		return a, err
+	}
+	a.compareCProfile(&other)
+	return a, nil
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
+
+// tenProfile records one run and returns its samples and its truth.
+func (b *bench) tenProfile(ctx context.Context, a *Accuracy, periodNs int64, d time.Duration) ([]seen, *tenTruth, error) {
+	p, err := b.start(ctx, "profile10.py", seconds(d), "--on-line", "--cpu")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer p.stop()
+	s, dir, err := b.record(ctx, Request{PID: p.pid, PeriodNs: periodNs})
+	if err != nil {
+		return nil, nil, err
+	}
+	var truth tenTruth
+	err = p.run(ctx, &truth)
+	_, stopErr := s.Stop()
+	if err := errors.Join(err, stopErr); err != nil {
+		return nil, nil, err
+	}
+	list, meta, err := pythonSamples(dir, p.pid)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.Event, a.PeriodNs = meta.Event, meta.Period
+	a.Lost, a.Throttled = meta.Loss.Samples, meta.Loss.Throttled
+	return list, &truth, nil
+}
+
+// compare fills the table.
+func (a *Accuracy) compare(list []seen, truth *tenTruth) error {
+	counts := make([]int64, len(nominalShares))
+	for _, s := range list {
+		if i := tenIndex(s.function); i >= 0 && s.time >= truth.Begin && s.time < truth.End {
+			counts[i]++
+			a.Samples++
+		}
+	}
+	if a.Samples == 0 {
+		return errors.New("no sample of the ten functions: see pathprof check")
+	}
+	true_, errs := truth.shares(), make([]float64, len(counts))
+	slices := sliceErrors(list, truth)
+	// All ten intervals are to hold together.
+	confidence := 1 - 0.05/float64(len(counts))
+	for i, k := range counts {
+		f := FunctionShare{Name: tenName(i), Nominal: nominalShares[i] / 100, Truth: true_[i], Samples: k}
+		f.Share.Value = float64(k) / float64(a.Samples)
+		f.Share.Low, f.Share.High = join.Wilson(k, a.Samples)
+		if !f.Share.Holds(f.Truth) {
+			a.Missed++
+		}
+		errs[i] = 100 * (f.Share.Value - f.Truth)
+		a.ExpectedRMS += f.Truth * (1 - f.Truth) / float64(a.Samples) / float64(len(counts))
+		f.MeanError = MeanEstimate(slices[i], confidence)
+		a.Biased = a.Biased || !f.MeanError.Holds(0)
+		a.Functions = append(a.Functions, f)
+	}
+	a.RMS, a.ExpectedRMS = RMS(errs), 100*math.Sqrt(a.ExpectedRMS)
+	return nil
+}
+
+// tenIndex is the number of one of the ten functions, -1 for others.
+func tenIndex(name string) int {
+	if len(name) != 2 || name[0] != 'f' || name[1] < '0' || name[1] > '9' {
+		return -1
+	}
+	return int(name[1] - '0')
+}
+
+// sliceErrors returns, for each function, the errors of its share in the slices
+// of the run, in points. Each slice counts by its share of all samples, so that
+// the mean is the error of the whole.
+func sliceErrors(list []seen, truth *tenTruth) [][]float64 {
+	n := len(truth.Slices) - 1
+	out := make([][]float64, len(nominalShares))
+	if n < 2 {
+		return out
+	}
+	begins := make([]int64, len(truth.Slices))
+	for i, s := range truth.Slices {
+		begins[i] = s[0]
+	}
+	counts := make([][]float64, n)
+	totals := make([]float64, n)
+	for i := range counts {
+		counts[i] = make([]float64, len(nominalShares))
+	}
+	var all float64
+	for _, s := range list {
+		at := sort.Search(len(begins), func(i int) bool { return begins[i] > s.time }) - 1
+		if i := tenIndex(s.function); i >= 0 && at >= 0 && at < n {
+			counts[at][i]++
+			totals[at]++
+			all++
+		}
+	}
+	for at := range n {
+		spent := make([]float64, len(nominalShares))
+		for i := range spent {
+			spent[i] = float64(truth.Slices[at+1][i+1] - truth.Slices[at][i+1])
+		}
+		spent = normalise(spent)
+		for i := range spent {
+			weight := float64(n) / math.Max(all, 1)
+			out[i] = append(out[i], 100*(counts[at][i]-spent[i]*totals[at])*weight)
+		}
+	}
+	return out
+}
+
+// compareCProfile adds what cProfile says, against the truth of its own run.
+func (a *Accuracy) compareCProfile(truth *tenTruth) {
+	found := make([]float64, len(nominalShares))
+	for i := range found {
+		found[i] = float64(truth.CProfile[tenName(i)])
+	}
+	found = normalise(found)
+	own := truth.shares()
+	if slices.ContainsFunc(slices.Concat(found, own), math.IsNaN) {
+		return
+	}
+	errs := make([]float64, len(found))
+	for i := range found {
+		errs[i] = 100 * (found[i] - own[i])
+		a.Functions[i].CProfile, a.Functions[i].CProfileTruth = &found[i], &own[i]
+	}
+	rms := RMS(errs)
+	a.CProfileRMS = &rms
+}
+
+// accuracyRun chooses period and length for so many samples.
+func accuracyRun(samples int) (periodNs int64, d time.Duration, err error) {
+	switch {
+	case samples < 1000 || samples > 3_000_000:
+		return 0, 0, fmt.Errorf("%d samples: must be 1000 to 3000000", samples)
+	case samples > 50_000:
+		periodNs = 100_000
+	default:
+		periodNs = 500_000
+	}
+	return periodNs, time.Duration(int64(samples) * periodNs), nil
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	"pathprof/join"
+	"pathprof/perfevent/bpf"
+)
+
+// The periodic program: its rounds are as long as the usual period, and so is the
+// share of the marked function that a sampler in step sees as nothing or all.
+const (
+	roundNs     = 1_000_000
+	markedShare = 0.3
+)
+
+// measurePhase samples the periodic program in step, with the odd period that the
+// recorder uses instead, and with jitter.
+func (b *bench) measurePhase(ctx context.Context, d time.Duration, tick func(float64)) (p Phase, err error) {
+	p.RoundNs = roundNs
+	odd := b.opt.OddPeriod
+	ways := []struct {
+		name string
+		Request
+	}{
+		{"same period", Request{PeriodNs: roundNs}},
+		{"odd period", Request{PeriodNs: odd(roundNs)}},
+		{"jitter", Request{PeriodNs: roundNs, Jitter: true}},
+	}
+	for i, w := range ways {
+		way, err := b.periodicWay(ctx, w.name, w.Request, d)
+		if err != nil {
+			return p, err
+		}
+		p.Ways = append(p.Ways, way)
+		tick(float64(i+1) / float64(len(ways)+1))
+	}
+	for _, asked := range overheadPeriods {
+		p.Periods = append(p.Periods, OddPeriod{asked, odd(asked)})
+	}
+	p.Skid, err = b.measureSkid(ctx, min(d, time.Second))
+	tick(1)
+	return p, err
+}
+
+func (b *bench) periodicWay(ctx context.Context, name string, r Request, d time.Duration) (w PhaseWay, err error) {
+	w = PhaseWay{Way: name, PeriodNs: r.PeriodNs}
+	p, err := b.start(ctx, "periodic.py", seconds(d), strconv.Itoa(roundNs), fmt.Sprint(markedShare), "--on-line")
+	if err != nil {
+		return w, err
+	}
+	defer p.stop()
+	r.PID = p.pid
+	s, dir, err := b.record(ctx, r)
+	if err != nil {
+		return w, err
+	}
+	var truth struct {
+		Begin     int64              `json:"begin_ns"`
+		End       int64              `json:"end_ns"`
+		Functions map[string]float64 `json:"functions"`
+	}
+	err = p.run(ctx, &truth)
+	_, stopErr := s.Stop()
+	if err := errors.Join(err, stopErr); err != nil {
+		return w, err
+	}
+	list, _, err := pythonSamples(dir, p.pid)
+	if err != nil {
+		return w, err
+	}
+	var marked int64
+	for _, s := range list {
+		if s.time < truth.Begin || s.time >= truth.End {
+			continue
+		}
+		switch s.function {
+		case "marked":
+			marked++
+			w.Samples++
+		case "rest":
+			w.Samples++
+		}
+	}
+	w.Truth = truth.Functions["marked"] / (truth.Functions["marked"] + truth.Functions["rest"])
+	w.Share.Value = float64(marked) / math.Max(1, float64(w.Samples))
+	w.Share.Low, w.Share.High = join.Wilson(marked, w.Samples)
+	w.Holds = w.Share.Holds(w.Truth)
+	return w, nil
+}
+
+// measureSkid compares the lines of samples with the log of the program.
+func (b *bench) measureSkid(ctx context.Context, d time.Duration) (k Skid, err error) {
+	path := filepath.Join(b.dir, "skid.log")
+	p, err := b.start(ctx, "skid.py", seconds(d), path, "--on-line")
+	if err != nil {
+		return k, err
+	}
+	defer p.stop()
+	const period = 200_000
+	s, dir, err := b.record(ctx, Request{PID: p.pid, PeriodNs: period, CPUs: b.counted()})
+	if err != nil {
+		return k, err
+	}
+	var truth struct {
+		First    int32  `json:"first"`
+		Lines    int32  `json:"lines"`
+		Function string `json:"function"`
+	}
+	err = p.run(ctx, &truth)
+	_, stopErr := s.Stop()
+	if err := errors.Join(err, stopErr); err != nil {
+		return k, err
+	}
+	list, _, err := pythonSamples(dir, p.pid)
+	if err != nil {
+		return k, err
+	}
+	log, err := readTimes(path)
+	if err != nil {
+		return k, err
+	}
+	var off [3]int64
+	for _, s := range list {
+		at := sort.Search(len(log), func(i int) bool { return log[i] > s.time }) - 1
+		if s.function != truth.Function || at < 0 || at >= len(log)-1 || s.line < truth.First {
+			continue
+		}
+		ran := int32(at)%truth.Lines + truth.First
+		distance := (s.line - ran + truth.Lines) % truth.Lines
+		off[min(distance, truth.Lines-distance, 2)]++
+		k.Samples++
+	}
+	n := math.Max(1, float64(k.Samples))
+	k.Exact, k.Next, k.Far = float64(off[0])/n, float64(off[1])/n, float64(off[2])/n
+	k.LateNs, k.Late99Ns = lateness(list, period)
+	return k, nil
+}
+
+func readTimes(path string) ([]int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the program's log: %w", err)
+	}
+	times := make([]int64, len(text)/8)
+	for i := range times {
+		times[i] = int64(binary.NativeEndian.Uint64(text[8*i:]))
+	}
+	return times, nil
+}
+
+// lateness is how far samples are behind the timer's grid: the earliest of 50 in
+// a row is taken to be on it, as no interrupt comes early.
+func lateness(list []seen, period int64) (median, p99 float64) {
+	const row = 50
+	var late []float64
+	for chunk := range slices.Chunk(list, row) {
+		if len(chunk) < row {
+			break
+		}
+		// Distances within a period of the first; those before it wrap around.
+		var offsets []float64
+		for _, s := range chunk {
+			x := (s.time - chunk[0].time + period/2) % period
+			offsets = append(offsets, float64(x-period/2))
+		}
+		least := slices.Min(offsets)
+		for _, x := range offsets {
+			late = append(late, x-least)
+		}
+	}
+	if len(late) == 0 {
+		return math.NaN(), math.NaN()
+	}
+	slices.Sort(late)
+	return stat.Quantile(0.5, stat.Empirical, late, nil), stat.Quantile(0.99, stat.Empirical, late, nil)
+}
+
+// measureEvents runs a program of nothing but switches under the recorder.
+func (b *bench) measureEvents(ctx context.Context, d time.Duration) (e EventCost, err error) {
+	p, err := b.start(ctx, "switchheavy.py", seconds(d), "--on-line")
+	if err != nil {
+		return e, err
+	}
+	defer p.stop()
+	stats, err := bpf.EnableRunTimes()
+	if err != nil {
+		return e, err
+	}
+	defer stats.Close()
+	s, _, err := b.record(ctx, Request{PID: p.pid, PeriodNs: costPeriod})
+	if err != nil {
+		return e, err
+	}
+	begin := time.Now()
+	_, before, err1 := s.Capture.RunTimes()
+	var done map[string]any
+	err2 := p.run(ctx, &done)
+	_, after, err3 := s.Capture.RunTimes()
+	took := time.Since(begin)
+	meta, err4 := s.Stop()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return e, err
+	}
+	run := after.Sub(before)
+	e.PerSecond = float64(run.Runs) / took.Seconds()
+	e.EventNs = float64(run.Time.Nanoseconds()) / math.Max(1, float64(run.Runs))
+	e.Share = run.Time.Seconds() / took.Seconds()
+	e.Lost = meta.Loss.Events
+	return e, nil
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package calibrate
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// z95 is the 97.5 % point of the standard normal distribution.
+var z95 = distuv.UnitNormal.Quantile(0.975)
+
+// Estimate is a value with its 95 % interval.
+type Estimate struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// Holds tells whether x lies within the interval.
+func (e Estimate) Holds(x float64) bool { return e.Low <= x && x <= e.High }
+
+// Median returns the median of a list, NaN if it is empty.
+func Median(list []float64) float64 {
+	if len(list) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// bootstraps is how often a list is drawn again: the ends of a 95 % interval
+// then rest on 50 draws each.
+const bootstraps = 2000
+
+// MedianEstimate returns the median with its bootstrap interval.
+func MedianEstimate(list []float64) Estimate {
+	return bootstrap(len(list), func(pick func(int) int) float64 {
+		draw := make([]float64, len(list))
+		for i := range draw {
+			draw[i] = list[pick(i)]
+		}
+		return Median(draw)
+	})
+}
+
+// bootstrap evaluates a statistic over n observations, as they are and drawn
+// again with replacement; the statistic reads observation pick(i) for each i. The
+// draws are the same each time.
+func bootstrap(n int, statistic func(pick func(int) int) float64) Estimate {
+	e := Estimate{Value: statistic(func(i int) int { return i })}
+	if n == 0 {
+		return Estimate{Value: math.NaN(), Low: math.Inf(-1), High: math.Inf(1)}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	values := make([]float64, 0, bootstraps)
+	for range bootstraps {
+		if v := statistic(func(int) int { return rng.IntN(n) }); !math.IsNaN(v) {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 0 {
+		return Estimate{Value: math.NaN(), Low: math.Inf(-1), High: math.Inf(1)}
+	}
+	slices.Sort(values)
+	e.Low = stat.Quantile(0.025, stat.Empirical, values, nil)
+	e.High = stat.Quantile(0.975, stat.Empirical, values, nil)
+	return e
+}
+
+// MeanEstimate returns the mean with Student's interval: confidence is 0.95 for
+// one, and more where several must hold at once. Below two values the interval
+// is endless.
+func MeanEstimate(list []float64, confidence float64) Estimate {
+	if len(list) < 2 {
+		e := Estimate{Value: math.NaN(), Low: math.Inf(-1), High: math.Inf(1)}
+		if len(list) == 1 {
+			e.Value = list[0]
+		}
+		return e
+	}
+	mean, sd := stat.MeanStdDev(list, nil)
+	n := float64(len(list))
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(1 - (1-confidence)/2)
+	half := t * sd / math.Sqrt(n)
+	return Estimate{Value: mean, Low: mean - half, High: mean + half}
+}
+
+// RMS is the root of the mean of the squares; NaN of nothing.
+func RMS(list []float64) float64 {
+	var sum float64
+	for _, x := range list {
+		sum += x * x
+	}
+	return math.Sqrt(sum / float64(len(list)))
+}
+
+// Fit is a straight line: Base + Slope·x.
+type Fit struct {
+	Base  Estimate `json:"base"`
+	Slope Estimate `json:"slope"`
+}
+
+// FitLine fits a line by least squares, with bootstrap intervals over the points.
+func FitLine(x, y []float64) Fit {
+	part := func(second bool) func(func(int) int) float64 {
+		return func(pick func(int) int) float64 {
+			px, py := make([]float64, len(x)), make([]float64, len(y))
+			for i := range x {
+				k := pick(i)
+				px[i], py[i] = x[k], y[k]
+			}
+			base, slope := stat.LinearRegression(px, py, nil, false)
+			if second {
+				return slope
+			}
+			return base
+		}
+	}
+	return Fit{Base: bootstrap(len(x), part(false)), Slope: bootstrap(len(x), part(true))}
+}
