@@ -23,8 +23,9 @@ import (
 // versions are the interpreters that the tests of stacks run on.
 var versions = []string{"3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"}
 
-// mixSource alternates two chains of short calls, generators, exceptions and
-// recursion. Only stacks that are a prefix of one chain can exist.
+// mixSource alternates two chains of short calls, a chain of coroutines,
+// generators that delegate, exceptions and recursion. Only stacks that are a
+// prefix of one chain can exist.
 func mixSource(chainLength, depth int) string {
 	var b strings.Builder
 	b.WriteString("import sys\n")
@@ -37,10 +38,24 @@ func mixSource(chainLength, depth int) string {
 			fmt.Fprintf(&b, "def %c%d(x):\n    return %s\n", chain, i, next)
 		}
 	}
+	for i := range chainLength {
+		next := fmt.Sprintf("await c%d(x)", i+1)
+		if i == chainLength-1 {
+			next = "b0(x)"
+		}
+		fmt.Fprintf(&b, "async def c%d(x):\n    return %s\n", i, next)
+	}
 	fmt.Fprintf(&b, `
+def drive(c):
+    try:
+        c.send(None)
+    except StopIteration:
+        pass
 def gen(n):
     for i in range(n):
         yield a0(i)
+def delegate(n):
+    yield from gen(n)
 def raises(x):
     try:
         thrower(x)
@@ -53,8 +68,10 @@ def deep(n):
 def loop():
     while True:
         for i in range(100):
-            a0(i); b0(i); raises(i)
+            a0(i); b0(i); raises(i); drive(c0(i))
         for x in gen(50):
+            pass
+        for x in delegate(50):
             pass
         deep(%d)
 print("ready", flush=True)
@@ -121,38 +138,57 @@ func pythonStacks(t *testing.T, dir string, pid int) (list [][]string, cut int) 
 // cannot tear. Readers from outside get three quarters of these wrong.
 func TestImpossibleStacks(t *testing.T) {
 	needRecorder(t)
+	least, period, length, total := 200, "200us", "3s", 0
+	if os.Getenv("PATHPROF_FULL") == "1" {
+		least, period, length = 1_000_000/len(versions), "50us", "10s"
+	}
 	for _, minor := range versions {
 		t.Run(minor, func(t *testing.T) {
-			child := perftest.StartSource(t, perftest.PythonPath(t, minor), "mix.py", mixSource(10, 400))
-			cmd, dir := startRecorder(t, "-p", strconv.Itoa(child.PID), "--period", "200us", "-d", "3s")
-			if err := cmd.Wait(); err != nil {
-				t.Fatal(err)
-			}
-			stacks, cut := pythonStacks(t, dir, child.PID)
-			inside := 0
-			for _, s := range stacks {
-				names := slices.DeleteFunc(slices.Clone(s), func(n string) bool { return !mixFunction(n) })
-				if len(names) == 0 {
-					continue
+			child := perftest.StartSource(t, perftest.PythonPath(t, minor), "mix.py", mixSource(8, 500))
+			inside, cut := 0, 0
+			for round := 0; inside < least && round < 60; round++ {
+				cmd, dir := startRecorder(t, "-p", strconv.Itoa(child.PID), "--period", period, "-d", length)
+				if err := cmd.Wait(); err != nil {
+					t.Fatal(err)
 				}
-				inside++
-				if why := impossible(names); why != "" {
-					t.Errorf("%s: %s", why, strings.Join(s, ";"))
-				}
+				in, short := checkMix(t, dir, child.PID)
+				inside, cut = inside+in, cut+short
+				os.RemoveAll(dir)
 			}
-			if inside < 200 || cut > 1+inside/500 {
-				t.Errorf("%d of %d samples in the chains, %d cut", inside, len(stacks), cut)
+			if inside < least || cut > 1+inside/500 {
+				t.Errorf("%d samples in the chains, want %d, %d cut", inside, least, cut)
 			}
+			t.Logf("%d complete stacks, all possible; %d cut", inside, cut)
+			total += inside
 		})
 	}
+	t.Logf("%d complete stacks", total)
+}
+
+// checkMix counts the complete stacks of a program of mixSource, and those that
+// say that they are cut.
+func checkMix(t *testing.T, dir string, pid int) (inside, cut int) {
+	t.Helper()
+	stacks, cut := pythonStacks(t, dir, pid)
+	for _, s := range stacks {
+		names := slices.DeleteFunc(slices.Clone(s), func(n string) bool { return !mixFunction(n) })
+		if len(names) == 0 {
+			continue
+		}
+		inside++
+		if why := impossible(names); why != "" {
+			t.Errorf("%s: %s", why, strings.Join(s, ";"))
+		}
+	}
+	return inside, cut
 }
 
 // mixFunction tells the program's own functions from native ones.
 func mixFunction(name string) bool {
-	if slices.Contains([]string{"gen", "raises", "thrower", "deep", "loop"}, name) {
+	if slices.Contains([]string{"gen", "delegate", "drive", "raises", "thrower", "deep", "loop"}, name) {
 		return true
 	}
-	return len(name) == 2 && (name[0] == 'a' || name[0] == 'b') && name[1] >= '0' && name[1] <= '9'
+	return len(name) == 2 && name[0] >= 'a' && name[0] <= 'c' && name[1] >= '0' && name[1] <= '9'
 }
 
 // impossible says what is wrong with the functions of a stack, outermost first.
@@ -164,8 +200,13 @@ func impossible(names []string) string {
 		before := names[i]
 		ok := false
 		switch {
-		case name == "gen" || name == "raises":
+		case name == "gen":
+			ok = before == "loop" || before == "delegate"
+		case name == "delegate" || name == "drive" || name == "raises":
 			ok = before == "loop"
+		case name == "c0":
+			// Making a coroutine begins its function.
+			ok = before == "drive" || before == "loop" && i+2 == len(names)
 		case name == "thrower":
 			ok = before == "raises"
 		case name == "deep":
@@ -173,7 +214,7 @@ func impossible(names []string) string {
 		case name == "a0":
 			ok = before == "loop" || before == "gen"
 		case name == "b0":
-			ok = before == "loop" || before == "raises" || before == "deep"
+			ok = before == "loop" || before == "raises" || before == "deep" || before == "c7"
 		default:
 			ok = before[0] == name[0] && len(before) == 2 && before[1]+1 == name[1]
 		}
