@@ -287,7 +287,11 @@ func (s *session) handle(rec *bpf.Record) error {
 		return s.sample(c, rec)
 	}
 	if rec.HasStack {
-		id, err := s.resolve.stack(ev.Task.PID, &rec.Stack)
+		pid := ev.Task.PID
+		if ev.Kind == sched.KindWaking {
+			pid = ev.Other.PID // the waker's
+		}
+		id, err := s.resolve.stack(pid, &rec.Stack)
 		if err != nil {
 			return err
 		}

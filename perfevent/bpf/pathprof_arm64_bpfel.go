@@ -244,14 +244,19 @@ type pathprofPyScratch struct {
 }
 
 type pathprofPyThread struct {
-	_          structs.HostLayout
-	State      uint64
-	RetryTime  uint64
-	BucketTime uint64
-	Bucket     uint32
-	Tgid       uint32
-	InnerTid   uint32
-	Zero       uint32
+	_         structs.HostLayout
+	State     uint64
+	RetryTime uint64
+	Buckets   [2]struct {
+		_        structs.HostLayout
+		Time     uint64
+		Level    uint32
+		Reserved uint32
+	}
+	Tgid     uint32
+	InnerTid uint32
+	Zero     uint32
+	_        [4]byte
 }
 
 type pathprofRing struct {

@@ -4,7 +4,7 @@
  *
  *   every event      struct event                                 (72 bytes)
  *   FORK EXEC COMM   struct event, char comm[16]
- *   SAMPLE, and SWITCH with FLAG_STACK:
+ *   SAMPLE, and SWITCH and WAKING (the waker's) with FLAG_STACK:
  *                    struct event, struct stack_head, then
  *                    u64 kernel[], u64 native[], struct py_frame python[];
  *                    NATIVE_EXACT marks a native address that is no return

@@ -144,7 +144,7 @@ int on_switch(u64 *ctx)
 	set_wait(&e->event, prev, p);
 	/* Only a blocked thread's stack belongs to a wait; a dead one has none. */
 	if (p && !ctx[0] && e->event.state && !(e->event.state & 0x30)) {
-		if (may_take_stack(prev->pid, e->event.time)) {
+		if (may_take_stack(prev->pid, e->event.time, 0)) {
 			e->event.flags |= FLAG_STACK;
 			emit(e, take_stack(ctx, e, p, room, 0), EVENT_SWITCH);
 			return 0;
@@ -159,21 +159,53 @@ int on_switch(u64 *ctx)
 	return 0;
 }
 
+/*
+ * wakers_stack takes the stack of a target's thread that wakes another task: who
+ * released it, from where. The program runs with interrupts off, as switches do,
+ * so they share a room.
+ */
+inlined int wakers_stack(void *ctx, struct event *e, struct py_process *p)
+{
+	u32 room = ROOM_SWITCH;
+	struct stack_event *s;
+
+	if (!p || (~p->flags & (PROCESS_TARGET | PROCESS_PYTHON)) || e->context != CONTEXT_TASK)
+		return 0;
+	if (!may_take_stack(e->other_tid, e->time, 1)) {
+		struct loss *loss = loss_here();
+
+		e->flags |= FLAG_THINNED;
+		if (loss)
+			loss->thinned++;
+		return 0;
+	}
+	s = bpf_map_lookup_elem(&rooms, &room);
+	if (!s)
+		return 0;
+	s->event = *e;
+	s->event.flags |= FLAG_STACK;
+	emit(s, take_stack(ctx, s, p, room, 0), EVENT_WAKING);
+	return 1;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {
 	struct event e = {};
 	u64 id = bpf_get_current_pid_tgid();
+	u32 tgid = id >> 32;
+	struct py_process *p = bpf_map_lookup_elem(&processes, &tgid);
 
-	if (only_targets && !wanted(task->tgid) && !wanted(id >> 32))
+	if (only_targets && !p && !wanted(task->tgid))
 		return 0;
 	e.time = bpf_ktime_get_ns();
 	e.kind = EVENT_WAKING;
 	set_task(&e, task);
-	e.other_pid = id >> 32;
+	e.other_pid = tgid;
 	e.other_tid = (u32)id;
 	context_at(&e, 0);
-	emit(&e, sizeof(e), EVENT_WAKING);
+	if (!wakers_stack(ctx, &e, p))
+		emit(&e, sizeof(e), EVENT_WAKING);
 	return 0;
 }
 

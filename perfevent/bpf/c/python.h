@@ -73,12 +73,16 @@ struct py_process {
 #define STATE_BYTES 256
 #define MAX_THREADS 1024
 
+struct bucket {
+	u64 time;
+	u32 level, reserved;
+};
+
 /* What is remembered of a thread of a Python process. */
 struct py_thread {
 	u64 state;	/* address of its PyThreadState, 0 if none was found */
 	u64 retry_time; /* none found: not searched again before */
-	u64 bucket_time; /* blocked stacks: see take_blocked_stack */
-	u32 bucket;
+	struct bucket buckets[2]; /* see may_take_stack */
 	u32 tgid;
 	u32 inner_tid; /* its number in its own pid namespace */
 	u32 zero; /* what the verifier does not know, see repeat() */

@@ -166,25 +166,28 @@ inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u
 }
 
 /*
- * may_take_stack lets a thread leave stacks_per_second blocked stacks a second,
- * with a burst of as many: a thread that blocks tens of thousands of times a
- * second would pay more for its stacks than for its work.
+ * may_take_stack lets a thread leave stacks_per_second stacks a second of its own
+ * waits (use 0), and as many of the wake-ups it causes (use 1), with a burst of as
+ * many: a thread that blocks tens of thousands of times a second would pay more
+ * for its stacks than for its work.
  */
-inlined int may_take_stack(u32 tid, u64 now)
+inlined int may_take_stack(u32 tid, u64 now, u32 use)
 {
 	struct py_thread *t = bpf_map_lookup_elem(&threads, &tid);
+	struct bucket *b;
 	u64 passed;
 
 	if (!t)
 		return 1;
-	passed = (now - t->bucket_time) * stacks_per_second / 1000000000ULL;
+	b = &t->buckets[use & 1];
+	passed = (now - b->time) * stacks_per_second / 1000000000ULL;
 	if (passed > 0) {
-		t->bucket = passed > t->bucket ? 0 : t->bucket - (u32)passed;
-		t->bucket_time = now;
+		b->level = passed > b->level ? 0 : b->level - (u32)passed;
+		b->time = now;
 	}
-	if (t->bucket >= stacks_per_second)
+	if (b->level >= stacks_per_second)
 		return 0;
-	t->bucket++;
+	b->level++;
 	return 1;
 }
 
