@@ -138,6 +138,9 @@ func (b *Builder) take(ev *sched.Event) {
 	case sched.KindFork:
 		b.forked(ev)
 	case sched.KindExec, sched.KindComm:
+		if old := ev.Other.TID; ev.Kind == sched.KindExec && old != 0 && old != ev.Task.TID && ev.CPU >= 0 {
+			b.renamed(ev)
+		}
 		b.line(ev.Task.TID).set(attrs{pid: ev.Task.PID, name: ev.Name})
 	case sched.KindExit:
 		b.line(ev.Task.TID).set(attrs{pid: ev.Task.PID, exited: true})
@@ -219,6 +222,21 @@ func (b *Builder) forked(ev *sched.Event) {
 	l := b.line(ev.Task.TID)
 	l.feed(&op{kind: opBirth, idx: b.idx, t: ev.Time, creator: ev.Other.TID})
 	l.set(a)
+}
+
+// renamed handles an exec by a thread that is not its process' first: it takes
+// over that one's number, whose task has ended by then (fs/exec.c, de_thread).
+// Between that and the event it can already be seen under its new number.
+func (b *Builder) renamed(ev *sched.Event) {
+	lane := b.lane(ev.CPU)
+	end := op{kind: opRename, idx: b.idx, t: ev.Time, cpu: ev.CPU, open: lane.pending, proof: lane.proof(ev.Time)}
+	if lane.pending {
+		end.proof = ev.Time // settled when the unit is merged
+	}
+	gone := lane.name(naming{idx: b.idx, t: ev.Time, prev: ev.Other.TID, alias: ev.Task.TID, next: ev.Task.TID})
+	b.gone(gone, ev.CPU)
+	b.line(ev.Other.TID).feed(&end)
+	b.line(ev.Task.TID).feed(&op{kind: opBecome, idx: b.idx, t: ev.Time, cpu: ev.CPU, creator: ev.Other.TID})
 }
 
 func (b *Builder) dumped(ev *sched.Event) {

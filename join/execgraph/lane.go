@@ -34,7 +34,9 @@ type naming struct {
 	t          int64
 	lost       bool
 	prev, next int32
-	last       int64 // last event before it within the unit, never if none
+	// alias is another number that the one who leaves may have, 0 if none.
+	alias int32
+	last  int64 // last event before it within the unit, never if none
 }
 
 // departure tells that a task had left a CPU unseen.
@@ -57,6 +59,9 @@ func (n *lane) close(t int64, tid int32, w why) {
 
 // name advances the lane by a switch or a loss.
 func (n *lane) name(e naming) (d departure) {
+	if n.known && e.alias != 0 && n.tid == e.alias {
+		e.prev = e.alias
+	}
 	switch {
 	case n.pending:
 		n.pending, n.first = false, e

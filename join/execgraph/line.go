@@ -103,6 +103,8 @@ const (
 	opGone                // its CPU shows that it left unseen
 	opBirth               // it is forked
 	opDump                // it is found in some state
+	opRename              // it goes on under another number
+	opBecome              // another task goes on under its number
 )
 
 // op is an event as seen by one task.
@@ -206,6 +208,10 @@ func (l *line) apply(o *op) {
 		}
 		l.enter(Preempted, o.t, -1)
 		l.begin(o.t, true, o.creator)
+	case opRename:
+		l.rename(o)
+	case opBecome:
+		l.become(o)
 	case opDump:
 		if l.state == Unknown && l.since == never && !l.first.ok && !l.dumped && o.to == Blocked {
 			l.enter(Blocked, never, -1)
@@ -301,4 +307,41 @@ func (l *line) appear(o *op) {
 	if last.ok && last.t >= q {
 		l.last = last
 	}
+}
+
+// rename ends a task whose number is no more. If it was seen under the new one
+// before the event told so, it ended then.
+func (l *line) rename(o *op) {
+	end := o.t
+	switch {
+	case l.state == dead:
+		end = l.task().end
+	case l.state == Unknown && l.why == whyNoSwitch && l.since > never:
+		end = l.since
+	default:
+		if l.state != Running || l.cpu != o.cpu {
+			l.appear(o)
+		}
+		l.close(o.t, span{state: Running, cpu: o.cpu})
+	}
+	l.enter(dead, o.t, -1)
+	l.task().end = end
+	l.task().exited = true
+}
+
+// become begins a task that had another number until now, and runs.
+func (l *line) become(o *op) {
+	if l.state == Running && l.cpu == o.cpu {
+		// It was seen under this number before the event told so.
+		l.close(o.t, span{state: Running, cpu: o.cpu})
+		l.task().born, l.task().creator = true, o.creator
+	} else {
+		if l.state != dead {
+			// The end of whoever had it was not seen.
+			l.close(o.t, span{state: Unknown, cpu: -1, why: whyNoSwitch})
+			l.task().end = o.t
+		}
+		l.begin(o.t, true, o.creator)
+	}
+	l.enter(Running, o.t, o.cpu)
 }

@@ -186,7 +186,19 @@ func (s *sim) act(c int) {
 	case r < 88 && k != nil && k.changed < s.now:
 		child := s.add(k, Preempted, s.now)
 		s.emit(sched.Event{CPU: int32(c), Kind: sched.KindFork, Task: child.ref(), Other: k.ref()})
+	case r < 90 && k != nil && k.changed < s.now && !s.opt.loss:
+		s.exec(c, k)
 	}
+}
+
+// exec lets a task go on under another number.
+func (s *sim) exec(c int, k *simTask) {
+	next := s.add(k, Running, s.now)
+	k.seen, next.seen = min(k.seen, s.now), s.now
+	k.set(s.now, dead)
+	s.cur[c] = next
+	s.lanes[c] = append(s.lanes[c], simTurn{s.now, next})
+	s.emit(sched.Event{CPU: int32(c), Kind: sched.KindExec, Task: next.ref(), Other: k.ref()})
 }
 
 func (s *sim) schedule(c int) {

@@ -123,6 +123,9 @@ func (l *line) merge(u *line, gone []op) {
 	t := l.task()
 	t.add(u.gens[0].attrs)
 	t.end = min(t.end, u.gens[0].end)
+	if first := &u.gens[0]; first.born { // it took over its number, see become
+		t.born, t.creator = true, first.creator
+	}
 	for _, g := range u.gens[1:] {
 		g.from += from
 		l.gens = append(l.gens, g)

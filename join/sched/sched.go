@@ -15,7 +15,9 @@ const (
 	KindWaking
 	// KindFork: Other creates Task; Name is the child's name.
 	KindFork
-	// KindExec: Task now runs another program; Name is its new name.
+	// KindExec: Task now runs another program; Name is its new name. Other is what it
+	// was until now if a thread that is not the first did so: it takes over the
+	// process' number. Else Other is zero.
 	KindExec
 	// KindExit: Task ends. Its last switch-out follows.
 	KindExit

@@ -181,6 +181,8 @@ func otherKey(k Kind) string {
 		return "by"
 	case KindFork, KindTask:
 		return "parent"
+	case KindExec:
+		return "old"
 	}
 	return "other"
 }

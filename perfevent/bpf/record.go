@@ -25,8 +25,6 @@ type Record struct {
 	KernelMode bool
 	// Thinned: a blocked stack was due but left out.
 	Thinned bool
-	// OldTID is the thread number before an exec.
-	OldTID int32
 	// HasStack tells whether Stack was taken.
 	HasStack bool
 	Stack    Stack
@@ -106,7 +104,9 @@ func (rec *Record) setKind(kind pathprofEventKind, rest []byte) error {
 		rec.Event.Kind = sched.KindFork
 	case pathprofEventKindEVENT_EXEC:
 		rec.Event.Kind = sched.KindExec
-		rec.OldTID = int32(rec.Value)
+		if old := int32(rec.Value); old != rec.Event.Task.TID {
+			rec.Event.Other = sched.Ref{TID: old, PID: rec.Event.Task.PID}
+		}
 	case pathprofEventKindEVENT_COMM:
 		rec.Event.Kind = sched.KindComm
 	case pathprofEventKindEVENT_SEND:
