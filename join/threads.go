@@ -72,7 +72,7 @@ func reusedAt(g *execgraph.Graph, targets map[int32]int) map[int32]int64 {
 	at := make(map[int32]int64)
 	first := make(map[int32]bool)
 	for _, t := range g.Tasks() { // by number, then begin
-		if _, ok := targets[t.PID]; !ok || t.ID.TID != t.PID {
+		if _, ok := targets[t.PID]; !ok || t.ID.TID != t.PID || t.Renamed {
 			continue
 		}
 		if _, ok := at[t.PID]; !ok && first[t.PID] {

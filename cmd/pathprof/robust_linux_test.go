@@ -138,6 +138,46 @@ else:
 	}
 }
 
+// A thread that is not the first executes another program: it goes on under the
+// process' number, and nothing of its time is unknown.
+func TestThreadExecs(t *testing.T) {
+	needRecorder(t)
+	const source = `
+import os, sys, threading, time
+def second():
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end: pass
+def other():
+    sys.stdin.readline()
+    os.execv(sys.executable, [sys.executable, __file__, "again"])
+if len(sys.argv) > 1:
+    second()
+else:
+    print("ready", flush=True)
+    threading.Thread(target=other).start()
+    time.sleep(60)
+`
+	child := perftest.StartSource(t, perftest.PythonPath(t, "3.12"), "thread_execs.py", source)
+	cmd, dir := startRecorder(t, "-p", strconv.Itoa(child.PID))
+	child.Say("go")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("recorder: %v", err)
+	}
+	r := report(t, dir)
+	for _, p := range r.Paths {
+		if p.TID != int32(child.PID) || !strings.Contains(mustText(p), `"second"`) {
+			continue
+		}
+		for _, c := range p.Classes {
+			if c.State == "unknown" {
+				t.Errorf("%d ns are unknown: %+v", c.Ns, c.Cause)
+			}
+		}
+		return
+	}
+	t.Errorf("no path of the number %d shows the second program", child.PID)
+}
+
 func TestDiskFull(t *testing.T) {
 	needRecorder(t)
 	child := startBusy(t, 2)

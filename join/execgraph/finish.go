@@ -25,7 +25,7 @@ func (g *Graph) addTask(l *line, i int, tid int32, lost []LossSpan) bool {
 		ID:  sched.TaskID{Host: g.Host, TID: tid, Start: gen.begin},
 		PID: gen.pid, Name: gen.name, Parent: gen.parent,
 		Begin: max(gen.begin, g.Begin), End: min(gen.end, g.End),
-		Born: gen.born && gen.begin >= g.Begin, Exited: gen.end <= g.End,
+		Born: gen.born && gen.begin >= g.Begin, Exited: gen.end <= g.End, Renamed: gen.renamed,
 	}
 	if gen.begin == never {
 		t.ID.Start = gen.start // 0 if it was not dumped

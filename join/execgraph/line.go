@@ -89,7 +89,8 @@ type gen struct {
 	attrs
 	begin, end int64
 	born       bool
-	creator    int32 // thread number of who forked it
+	creator    int32 // thread number of who forked it, or of who it was before
+	renamed    bool  // it had another number before
 	from       int   // index of its first span
 }
 
@@ -97,14 +98,14 @@ type gen struct {
 type opKind uint8
 
 const (
-	opWake  opKind = iota // it is woken
-	opIn                  // it gets a CPU
-	opOut                 // it leaves a CPU
-	opGone                // its CPU shows that it left unseen
-	opBirth               // it is forked
-	opDump                // it is found in some state
-	opRename              // it goes on under another number
-	opBecome              // another task goes on under its number
+	opWake   opKind = iota // it is woken
+	opIn                   // it gets a CPU
+	opOut                  // it leaves a CPU
+	opGone                 // its CPU shows that it left unseen
+	opBirth                // it is forked
+	opDump                 // it is found in some state
+	opRename               // it goes on under another number
+	opBecome               // another task goes on under its number
 )
 
 // op is an event as seen by one task.
@@ -334,7 +335,7 @@ func (l *line) become(o *op) {
 	if l.state == Running && l.cpu == o.cpu {
 		// It was seen under this number before the event told so.
 		l.close(o.t, span{state: Running, cpu: o.cpu})
-		l.task().born, l.task().creator = true, o.creator
+		l.task().born, l.task().creator, l.task().renamed = true, o.creator, true
 	} else {
 		if l.state != dead {
 			// The end of whoever had it was not seen.
@@ -342,6 +343,7 @@ func (l *line) become(o *op) {
 			l.task().end = o.t
 		}
 		l.begin(o.t, true, o.creator)
+		l.task().renamed = true
 	}
 	l.enter(Running, o.t, o.cpu)
 }

@@ -125,5 +125,8 @@ type Task struct {
 	// whether those are its fork and exit or the recording's ends.
 	Begin, End   int64
 	Born, Exited bool
-	Kernel       bool // PID dumped as a kernel thread, if known
+	// Renamed: it began as a thread of another number, which ended there: an exec
+	// by a thread gives it the number of its process.
+	Renamed bool
+	Kernel  bool // PID dumped as a kernel thread, if known
 }

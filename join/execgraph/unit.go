@@ -124,7 +124,7 @@ func (l *line) merge(u *line, gone []op) {
 	t.add(u.gens[0].attrs)
 	t.end = min(t.end, u.gens[0].end)
 	if first := &u.gens[0]; first.born { // it took over its number, see become
-		t.born, t.creator = true, first.creator
+		t.born, t.creator, t.renamed = true, first.creator, true
 	}
 	for _, g := range u.gens[1:] {
 		g.from += from
