@@ -3,15 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"pathprof/join/sched"
 	"pathprof/perfevent"
@@ -20,7 +18,7 @@ import (
 	"pathprof/unwind"
 )
 
-// pollEvery is how often the rings are emptied. Names of code objects are read
+// pollEvery is how often what the rings held is written. Names of code objects are read
 // then: a process that ends sooner takes them with it, see resolver.forked.
 const pollEvery = 20 * time.Millisecond
 
@@ -40,7 +38,8 @@ type session struct {
 	samples, events uint64
 	rec             bpf.Record
 	flushed         time.Time
-	varied          time.Time // when the period was last changed
+	varied          time.Time    // when the period was last changed
+	stopGather      func() error // may be called more than once
 }
 
 // cpuState is what the session keeps of each CPU.
@@ -136,6 +135,7 @@ func (s *session) begin() error {
 		}
 		s.cpu(int32(c.CPU))
 	}
+	s.stopGather = s.gather()
 	if err := s.counters.Enable(); err != nil {
 		return err
 	}
@@ -161,11 +161,14 @@ func (s *session) begin() error {
 // run polls until something ends the recording, and says what.
 func (s *session) run(ctx context.Context) (why string, err error) {
 	defer hurry()()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
 	begin := time.Now()
-	for due := begin; ; {
-		due = pause(due.Add(pollEvery))
-		if ctx.Err() != nil {
+	for {
+		select {
+		case <-ctx.Done():
 			return "interrupted", nil
+		case <-tick.C:
 		}
 		if err := errors.Join(s.poll(), s.vary()); err != nil {
 			return "", err
@@ -199,50 +202,11 @@ func (s *session) vary() error {
 	return s.counters.SetPeriod(perfevent.Jittered(info.Period))
 }
 
-// hurried is the nice value of the thread that empties the rings, where it may
-// not have a real-time priority.
-const hurried = -10
-
-// hurry binds the goroutine to its thread and lets that go before all others,
-// like perf record --realtime; undo takes it back. What it needs is little, but
-// on busy CPUs it needs it in time. Without the right to it the rings' size
-// must do.
-func hurry() (undo func()) {
-	runtime.LockOSThread()
-	before, err := unix.SchedGetAttr(0, 0)
-	if err != nil {
-		return runtime.UnlockOSThread
-	}
-	// The kernel keeps a share of each CPU for others (sched_rt_runtime_us).
-	first := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
-	second := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: hurried}
-	if unix.SchedSetAttr(0, &first, 0) != nil && unix.SchedSetAttr(0, &second, 0) != nil {
-		return runtime.UnlockOSThread
-	}
-	return func() {
-		if unix.SchedSetAttr(0, before, 0) == nil {
-			runtime.UnlockOSThread() // else the thread ends with its goroutine
-		}
-	}
-}
-
-// pause sleeps until a time in the hurried thread itself, and returns it, or now
-// if that is later: Go's timers fire in whichever thread gets a CPU, on busy ones
-// hundreds of milliseconds late.
-func pause(due time.Time) time.Time {
-	if wait := time.Until(due); wait > 0 {
-		t := unix.NsecToTimespec(wait.Nanoseconds())
-		_ = unix.Nanosleep(&t, nil) // a signal ends it early, which does no harm
-		return due
-	}
-	return time.Now()
-}
-
 // poll writes what the rings hold, and flushes it once a second.
 func (s *session) poll() error {
 	s.watch.apply(s.resolve)
 	s.objects.poll()
-	if err := s.capture.Poll(&s.rec, s.handle); err != nil {
+	if err := s.capture.Deliver(&s.rec, s.handle); err != nil {
 		return err
 	}
 	for i := range s.cpus {
@@ -328,11 +292,11 @@ func (s *session) sample(c *cpuState, rec *bpf.Record) error {
 // finish stops the counters, takes what the rings still hold and completes the
 // recording. cause is why it ended early, if it did.
 func (s *session) finish(why string, cause error) (summary, error) {
-	stopErr := s.counters.Disable()
+	stopErr := errors.Join(s.counters.Disable(), s.stopGather())
 	s.meta.EndNs = perfevent.MonotonicNow()
 	s.meta.RealtimeOffsetEndNs, _ = perfevent.RealtimeOffset()
 	if cause == nil {
-		cause = s.poll()
+		cause = cmp.Or(s.capture.Gather(), s.poll())
 	}
 	if cause != nil {
 		why = cause.Error()
@@ -365,6 +329,9 @@ func (s *session) state(elapsed time.Duration) progress {
 
 // close releases everything, in the order in which one needs the other.
 func (s *session) close() {
+	if s.stopGather != nil {
+		_ = s.stopGather() // its error is in the session's by now, or that one never began
+	}
 	if s.watch != nil {
 		s.watch.close()
 	}

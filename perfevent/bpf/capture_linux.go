@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 
@@ -61,6 +60,7 @@ type Capture struct {
 	objects pathprofObjects
 	links   []link.Link
 	rings   *ringReader
+	backlog backlog
 	bad     uint64
 	// realtime is CLOCK_REALTIME minus CLOCK_MONOTONIC at the last poll.
 	realtime int64
@@ -291,23 +291,6 @@ func realtimeOffset() int64 {
 		return 0
 	}
 	return real.Nano() - mono.Nano()
-}
-
-// Poll hands every record that is in the rings now to handle, one CPU after the
-// other, and returns. The record is reused.
-func (c *Capture) Poll(rec *Record, handle func(*Record) error) error {
-	c.realtime = realtimeOffset()
-	if c.rings == nil {
-		return os.ErrClosed
-	}
-	for cpu := range c.rings.rings {
-		if err := c.rings.rings[cpu].poll(func(raw []byte, lost uint64) error {
-			return c.deliver(cpu, raw, lost, rec, handle)
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // deliver hands one raw record to handle. Where the ring was full, the next

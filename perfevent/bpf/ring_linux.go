@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -67,8 +68,12 @@ func mapMemory(m *ebpf.Map, size int) ([]byte, error) {
 	return b, nil
 }
 
+// errNoRoom leaves a record, and those behind it, in the ring.
+var errNoRoom = errors.New("no room")
+
 // poll hands to take the records that are in a CPU's ring now, in order, and how
-// many were lost before each. A record is valid during the call.
+// many were lost before each. A record is valid during the call, and stays in the
+// ring if take has no room for it.
 func (r *ring) poll(take func(raw []byte, lost uint64) error) error {
 	head := atomic.LoadUint64(&r.shared.Head)
 	for r.tail < head {
@@ -83,6 +88,9 @@ func (r *ring) poll(take func(raw []byte, lost uint64) error) error {
 			return fmt.Errorf("ring record of %d bytes", size)
 		}
 		err := take(chunk[at+headerSize:at+size], header>>32)
+		if err == errNoRoom {
+			return nil
+		}
 		clear(chunk[at : at+size])
 		r.tail += uint64(size)
 		atomic.StoreUint64(&r.shared.Tail, r.tail)
