@@ -91,7 +91,7 @@ func findRow(c *Comparison, function, state string) *Difference {
 // differences hold the truth, where nothing changed no more than the stated part
 // of comparisons finds anything, and what is said to be detectable is detected.
 func TestCompareCoverage(t *testing.T) {
-	const runs = 600
+	const runs = 400
 	stacks := worldStacks()
 	before := server{run: 5, wait: 3, alike: 0.1, slow: 1}
 	after := before
