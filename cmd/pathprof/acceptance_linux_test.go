@@ -130,7 +130,13 @@ func startRecorder(t testing.TB, args ...string) (cmd *exec.Cmd, dir string) {
 // and returns the recording and the workload's last line, its truth.
 func recordWorkload(t testing.TB, python string, truth any, name string, args ...string) (dir string) {
 	t.Helper()
-	child := perftest.Start(t, python, append([]string{workload(t, name)}, append(args, "--on-line")...)...)
+	return recordProgram(t, python, truth, workload(t, name), args...)
+}
+
+// recordProgram does so with a program in a file.
+func recordProgram(t testing.TB, python string, truth any, name string, args ...string) (dir string) {
+	t.Helper()
+	child := perftest.Start(t, python, append([]string{name}, append(args, "--on-line")...)...)
 	cmd, dir := startRecorder(t, "-p", strconv.Itoa(child.PID), "--period", "1ms")
 	child.Say("go")
 	if err := json.Unmarshal([]byte(child.Line()), truth); err != nil {

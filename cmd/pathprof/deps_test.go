@@ -62,6 +62,7 @@ var mayImport = map[string][]string{
 	"join":                  {"join/sched", "join/execgraph", "perfevent/recording"},
 	"pprofout":              {"join", "join/sched", "join/execgraph", "perfevent/recording"},
 	"calibrate":             {"*"},
+	"calibrate/kit":         {},
 	"cmd/pathprof":          {"*"},
 }
 

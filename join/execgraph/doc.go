@@ -61,7 +61,7 @@
 //     then, by the readings of all threads of the process: at each block and switch. A free
 //     lock counts as its next holder's. Where it may have been either it is [WhyHolder].
 //   - Polls (and futexes) with a timeout that end by it and begin anew from the same
-//     stack after so short a time that nothing was done are one wait, too: what ends the last
+//     stack, or for the same epoll, after so short a time that nothing was done are one wait, too: what ends the last
 //     piece ended it.
 //   - A wake-up in the softirq NET_RX, or by ksoftirqd, right after a packet's arrival on
 //     that CPU: the path is the sender's until it first sent the last of these bytes, the

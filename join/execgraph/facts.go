@@ -49,6 +49,7 @@ type sent struct {
 	t      int64
 	seq, n uint32
 	tid    int32 // who sent; 0 if another context did
+	cpu    int32
 }
 
 // queued is a work item that was queued.
@@ -168,7 +169,7 @@ func (f *facts) tell(ev *sched.Event) {
 		k := descriptor{ev.Task.PID, ev.Object}
 		f.named[k] = append(f.named[k], named{ev.Time, ev.Name})
 	case sched.KindSend:
-		f.sent[ev.Conn] = append(f.sent[ev.Conn], sent{ev.Time, ev.Seq, uint32(ev.Count), by})
+		f.sent[ev.Conn] = append(f.sent[ev.Conn], sent{ev.Time, ev.Seq, uint32(ev.Count), by, ev.CPU})
 	case sched.KindReceive:
 		f.notes[ev.CPU] = append(f.notes[ev.CPU], note{t: ev.Time, kind: ev.Kind, conn: ev.Conn, seq: ev.Seq + uint32(ev.Count) - 1})
 	case sched.KindIO:

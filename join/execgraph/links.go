@@ -44,7 +44,7 @@ func (g *Graph) linkOf(cpu int32, t int64, ctx sched.Context, vector int32) link
 	n := &list[i]
 	switch {
 	case n.kind == sched.KindReceive && ctx == sched.ContextSoftirq && vector == softirqNetRX:
-		return g.sender(n)
+		return g.sender(n, 0)
 	case n.kind == sched.KindIO && (ctx == sched.ContextHardirq || ctx == sched.ContextSoftirq && vector == softirqBlock):
 		l := link{kind: CauseDisk, dev: n.dev, took: n.took, at: n.t - n.took, task: -1}
 		if n.tid > 0 {
@@ -66,9 +66,14 @@ func (g *Graph) turnBegin(cpu int32, t int64) int64 {
 	return turns[i].begin
 }
 
+// maxReplies bounds the packets by which the kernel answers packets, on the way
+// back to who sent the first one: a connection has SYN, SYN+ACK and ACK.
+const maxReplies = 4
+
 // sender finds who first sent the last byte of a packet. The bytes of a packet
-// that leaves later than they were written were written by the task that sent before.
-func (g *Graph) sender(n *note) link {
+// that leaves later than they were written were written by the task that sent
+// before. Where none did, the kernel answers the packet that arrived there just before.
+func (g *Graph) sender(n *note, replies int) link {
 	l := link{kind: CauseNetwork, task: -1}
 	list := g.facts.sent[n.conn]
 	last := lastBy(list, n.t, func(s *sent) int64 { return s.t })
@@ -88,7 +93,13 @@ func (g *Graph) sender(n *note) link {
 			return l
 		}
 	}
-	return l
+	s := &list[found]
+	notes := g.facts.notes[s.cpu]
+	i := lastBy(notes, s.t, func(n *note) int64 { return n.t })
+	if i < 0 || notes[i].kind != sched.KindReceive || s.t-notes[i].t > nearby || notes[i].t < g.turnBegin(s.cpu, s.t) || replies == maxReplies {
+		return l
+	}
+	return g.sender(&notes[i], replies+1)
 }
 
 // alive returns the task that had a thread number at t, -1 if none did.

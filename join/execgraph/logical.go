@@ -17,8 +17,8 @@ const (
 	// for the GIL; it takes microseconds (ceval_gil.c, take_gil).
 	maxRetryNs = 1_000_000
 	// maxIdleTurnNs is the same for a loop that finds nothing to do: one turn of
-	// asyncio's takes about 50 µs.
-	maxIdleTurnNs = 200_000
+	// asyncio's takes about 50 µs, with cold caches several times that.
+	maxIdleTurnNs = 500_000
 )
 
 // group is a logical wait: several Blocked spans of a line, and what lies between.
@@ -72,7 +72,14 @@ func (g *Graph) again(task int32, i, j int, ran int64) bool {
 		return next.Lock == sched.LockGIL && ran <= maxRetryNs && !g.held(task, g.spanEnd(task, i), b.begin)
 	}
 	return on.Call != 0 && on.Call == next.Call && on.Object == next.Object && on.Lock == next.Lock && next.Timeout > 0 &&
-		a.stack == b.stack && ran <= maxIdleTurnNs && polls(on.Call)
+		(a.stack == b.stack || epoll(on.Call)) && ran <= maxIdleTurnNs && polls(on.Call)
+}
+
+// epoll tells whether a call's object says by itself what is waited for. Compilers
+// make two places of the condition of a loop (CPython from 3.10 on), so that
+// the first turn of one has another stack than the rest.
+func epoll(c sched.Call) bool {
+	return c == sched.CallEpollWait || c == sched.CallEpollPwait || c == sched.CallEpollPwait2
 }
 
 // polls tells whether a call waits for one of several things to happen.

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pathprof/calibrate/kit"
+	"pathprof/join"
+	"pathprof/perfevent/perftest"
+)
+
+// kitWait is a wait as the kit timed it.
+type kitWait struct {
+	wait
+	Case   string   `json:"case"`
+	Causes []string `json:"causes"`
+	Calls  []string `json:"calls"`
+}
+
+// verdict is how a wait of the kit was explained.
+type verdict struct {
+	waited  int64 // by the path, without what the thread ran meanwhile
+	own     int64 // it ran, or waited for a CPU
+	unknown int64
+	waker   int64            // time that leads through the one who is said to be waited for
+	causes  map[string]int64 // time by the kind of cause
+	calls   map[string]int64 // and by system call
+}
+
+// minKitWait: on a busy machine the one waited for can be done before the wait
+// begins. Such a wait is none.
+const minKitWait = 5e6
+
+// explain sums up what a path says of the time of one wait.
+func explain(p *join.PathReport, w *kitWait) verdict {
+	v := verdict{causes: make(map[string]int64), calls: make(map[string]int64)}
+	overlap := func(begin, end int64) int64 { return max(min(end, w.End)-max(begin, w.Begin), 0) }
+	for _, s := range p.Segments {
+		ns := overlap(s.BeginNs, s.EndNs)
+		switch {
+		case ns == 0:
+			continue
+		case s.Depth == 0 && (s.State == "running" || s.State == "preempted"):
+			v.own += ns
+			v.causes["running"] += ns
+			continue
+		case s.State == "unknown", s.State == "blocked" && s.Cause != nil && s.Cause.Kind == "unknown":
+			v.unknown += ns
+		}
+		v.waited += ns
+		if s.TID == w.WakerTID {
+			v.waker += ns
+		}
+	}
+	for _, x := range p.Waits {
+		if ns := overlap(x.BeginNs, x.EndNs); ns > 0 && x.Cause != nil {
+			v.causes[string(x.Cause.Kind)] += ns
+			v.calls[x.Call] += ns
+		}
+	}
+	return v
+}
+
+// most is the word with most time.
+func most(times map[string]int64) (word string) {
+	for w, ns := range times {
+		if word == "" || ns > times[word] || ns == times[word] && w < word {
+			word = w
+		}
+	}
+	return word
+}
+
+// judge returns what is wrong with how a wait was explained, empty if nothing.
+func (v *verdict) judge(w *kitWait) string {
+	var wrong []string
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	length := w.End - w.Begin
+	if length < minKitWait {
+		return ""
+	}
+	tolerance := length/50 + 1e6
+	if off := length - v.own - v.waited; off > tolerance || off < -tolerance {
+		say("waited %d ns of %d, %d its own", v.waited, length, v.own)
+	}
+	causes := v.causes
+	if !slices.Contains(w.Causes, "running") {
+		delete(causes, "running") // on its way into and out of the wait
+	}
+	if cause := most(causes); !slices.Contains(w.Causes, cause) {
+		say("cause %q, want one of %q", cause, w.Causes)
+	}
+	if call := most(v.calls); len(w.Calls) > 0 && !slices.Contains(w.Calls, call) {
+		say("in call %q, want one of %q", call, w.Calls)
+	}
+	if follows := most(causes); w.WakerTID != 0 && (follows == "task" || follows == "gil" || follows == "network") && v.waited-v.waker > length/20+2e6 {
+		say("%d ns of %d lead to thread %d", v.waker, v.waited, w.WakerTID)
+	}
+	return strings.Join(wrong, "; ")
+}
+
+// recordKit records cases of the kit and returns their waits and the report.
+func recordKit(t *testing.T, python string, args ...string) ([]kitWait, join.Report) {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "waitkit.py")
+	if err := os.WriteFile(script, kit.Program, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var truth struct {
+		Waits []kitWait `json:"waits"`
+	}
+	dir := recordProgram(t, python, &truth, script, args...)
+	return truth.Waits, report(t, dir, "--segments")
+}
+
+// checkKit judges each wait. Single waits may be wrong on a busy machine, where a
+// program is kept from its own clock: 98 % must be right, and of each case most.
+func checkKit(t *testing.T, waits []kitWait, r *join.Report) {
+	t.Helper()
+	var unknown, total int64
+	wrong, cases := 0, make(map[string][2]int)
+	for i := range waits {
+		w := &waits[i]
+		v := explain(pathOf(t, r, w.TID), w)
+		unknown, total = unknown+v.unknown, total+w.End-w.Begin
+		n := cases[w.Case]
+		n[0]++
+		if msg := v.judge(w); msg != "" {
+			wrong++
+			n[1]++
+			t.Logf("%s [%d ms]: %s", w.Case, (w.End-w.Begin)/1e6, msg)
+		}
+		cases[w.Case] = n
+	}
+	for name, n := range cases {
+		if 2*n[1] > n[0] {
+			t.Errorf("%s: %d of %d waits are explained wrongly", name, n[1], n[0])
+		}
+	}
+	if wrong*50 > len(waits) {
+		t.Errorf("%d of %d waits are explained wrongly", wrong, len(waits))
+	}
+	if unknown*200 > total {
+		t.Errorf("%d ns of %d are unknown", unknown, total)
+	}
+}
+
+// Every kind of wait has its length, its cause, its system call, and leads to the
+// thread that ended it.
+func TestKit(t *testing.T) {
+	needRecorder(t)
+	rounds, minors := "2", []string{"3.11"}
+	if os.Getenv("PATHPROF_FULL") != "" {
+		rounds, minors = "10", []string{"3.8", "3.9", "3.10", "3.11", "3.12", "3.13"}
+	}
+	for _, minor := range minors {
+		t.Run(minor, func(t *testing.T) {
+			waits, r := recordKit(t, perftest.PythonPath(t, minor), "all", "--in-turn", "--rounds", rounds)
+			checkKit(t, waits, &r)
+		})
+	}
+}
