@@ -3,6 +3,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +22,8 @@ type objects struct {
 	known map[descriptor]objectName
 	nets  map[string]*sockets // by network namespace
 	reads int                 // of this poll
+	// devices are names of block devices by number.
+	devices map[int32]string
 }
 
 type descriptor struct {
@@ -47,7 +52,7 @@ const (
 )
 
 func newObjects() *objects {
-	return &objects{known: map[descriptor]objectName{}, nets: map[string]*sockets{}}
+	return &objects{known: map[descriptor]objectName{}, nets: map[string]*sockets{}, devices: map[int32]string{}}
 }
 
 // waitsOnDescriptor tells whether a call's object is a file descriptor. A poll of
@@ -142,6 +147,20 @@ func (o *objects) socket(pid int32, inode uint64) string {
 func withInode(name string, inode uint64) string {
 	if name == "unix" {
 		return "unix:[" + strconv.FormatUint(inode, 10) + "]"
+	}
+	return name
+}
+
+// device names a block device by its number, major<<20 | minor.
+func (o *objects) device(number int32) string {
+	name, ok := o.devices[number]
+	if !ok {
+		// A link to the device's folder, e.g. ../../devices/…/block/vda.
+		link, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", number>>20, number&(1<<20-1)))
+		if err == nil {
+			name = filepath.Base(link)
+		}
+		o.devices[number] = name
 	}
 	return name
 }

@@ -276,6 +276,15 @@ func (r *resolver) kernelFrame(addr uint64) (uint32, error) {
 	return r.number(kernelFrame(f.Address), func() recording.Frame { return f })
 }
 
+// kernelName returns the function at an address of the kernel, empty if unknown.
+func (r *resolver) kernelName(addr uint64) string {
+	if r.kernel == nil {
+		return ""
+	}
+	s, _ := r.kernel.Lookup(addr)
+	return s.Name
+}
+
 // pythonFrame writes a frame of a code object, nil if that is gone.
 func (r *resolver) pythonFrame(code *pyframes.Code, f pyframes.Frame) (uint32, error) {
 	if code == nil {

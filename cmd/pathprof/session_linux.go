@@ -261,7 +261,12 @@ func (s *session) handle(rec *bpf.Record) error {
 		}
 		ev.Stack = id
 	}
-	if ev.Kind == sched.KindSwitch {
+	switch ev.Kind {
+	case sched.KindWork, sched.KindQueue:
+		ev.Name = s.resolve.kernelName(uint64(rec.Value))
+	case sched.KindIO:
+		ev.Name = s.objects.device(ev.Vector)
+	case sched.KindSwitch:
 		if ev.Task.TID != 0 && (!s.opt.onlyTargets || s.targets.has(ev.Task.PID)) {
 			c.busy += max(0, ev.Time-max(c.since, s.meta.BeginNs))
 		}

@@ -200,6 +200,9 @@ func (c *Capture) attach(cfg Config) error {
 	if !cfg.NoPackets {
 		programs = append(programs, o.OnSend, o.OnReceive)
 	}
+	if !cfg.OnlyTargets {
+		programs = append(programs, o.OnQueue, o.OnWork, o.OnWorkEnd, o.OnIssue, o.OnComplete)
+	}
 	programs = append(programs, o.OnFork, o.OnExec, o.OnExit, o.OnRename, o.OnWaking, o.OnSwitch)
 	for _, p := range programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})

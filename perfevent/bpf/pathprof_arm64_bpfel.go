@@ -100,17 +100,21 @@ const (
 type pathprofEventKind uint32
 
 const (
-	pathprofEventKindEVENT_NONE    pathprofEventKind = 0
-	pathprofEventKindEVENT_SWITCH  pathprofEventKind = 1
-	pathprofEventKindEVENT_WAKING  pathprofEventKind = 2
-	pathprofEventKindEVENT_FORK    pathprofEventKind = 3
-	pathprofEventKindEVENT_EXEC    pathprofEventKind = 4
-	pathprofEventKindEVENT_EXIT    pathprofEventKind = 5
-	pathprofEventKindEVENT_COMM    pathprofEventKind = 6
-	pathprofEventKindEVENT_SAMPLE  pathprofEventKind = 7
-	pathprofEventKindEVENT_SEND    pathprofEventKind = 8
-	pathprofEventKindEVENT_RECEIVE pathprofEventKind = 9
-	pathprofEventKindEVENT_KINDS   pathprofEventKind = 10
+	pathprofEventKindEVENT_NONE     pathprofEventKind = 0
+	pathprofEventKindEVENT_SWITCH   pathprofEventKind = 1
+	pathprofEventKindEVENT_WAKING   pathprofEventKind = 2
+	pathprofEventKindEVENT_FORK     pathprofEventKind = 3
+	pathprofEventKindEVENT_EXEC     pathprofEventKind = 4
+	pathprofEventKindEVENT_EXIT     pathprofEventKind = 5
+	pathprofEventKindEVENT_COMM     pathprofEventKind = 6
+	pathprofEventKindEVENT_SAMPLE   pathprofEventKind = 7
+	pathprofEventKindEVENT_SEND     pathprofEventKind = 8
+	pathprofEventKindEVENT_RECEIVE  pathprofEventKind = 9
+	pathprofEventKindEVENT_QUEUE    pathprofEventKind = 10
+	pathprofEventKindEVENT_WORK     pathprofEventKind = 11
+	pathprofEventKindEVENT_WORK_END pathprofEventKind = 12
+	pathprofEventKindEVENT_IO       pathprofEventKind = 13
+	pathprofEventKindEVENT_KINDS    pathprofEventKind = 14
 )
 
 type pathprofInnerKey struct {
@@ -119,9 +123,16 @@ type pathprofInnerKey struct {
 	Tid  uint32
 }
 
+type pathprofIssued struct {
+	_    structs.HostLayout
+	Time uint64
+	Pid  int32
+	Tid  int32
+}
+
 type pathprofLoss struct {
 	_       structs.HostLayout
-	Lost    [10]uint64
+	Lost    [14]uint64
 	Idle    uint64
 	Thinned uint64
 	Samples uint64
@@ -351,6 +362,7 @@ const (
 	pathprofMapNativeScratches = "native_scratches"
 	pathprofMapProcesses       = "processes"
 	pathprofMapPyScratches     = "py_scratches"
+	pathprofMapRequests        = "requests"
 	pathprofMapRingData        = "ring_data"
 	pathprofMapRings           = "rings"
 	pathprofMapRooms           = "rooms"
@@ -361,14 +373,19 @@ const (
 	pathprofProgHrtimerLeave   = "hrtimer_leave"
 	pathprofProgIrqEnter       = "irq_enter"
 	pathprofProgIrqLeave       = "irq_leave"
+	pathprofProgOnComplete     = "on_complete"
 	pathprofProgOnExec         = "on_exec"
 	pathprofProgOnExit         = "on_exit"
 	pathprofProgOnFork         = "on_fork"
+	pathprofProgOnIssue        = "on_issue"
+	pathprofProgOnQueue        = "on_queue"
 	pathprofProgOnReceive      = "on_receive"
 	pathprofProgOnRename       = "on_rename"
 	pathprofProgOnSend         = "on_send"
 	pathprofProgOnSwitch       = "on_switch"
 	pathprofProgOnWaking       = "on_waking"
+	pathprofProgOnWork         = "on_work"
+	pathprofProgOnWorkEnd      = "on_work_end"
 	pathprofProgSample         = "sample"
 	pathprofProgSoftirqEnter   = "softirq_enter"
 	pathprofProgSoftirqLeave   = "softirq_leave"
@@ -429,14 +446,19 @@ type pathprofProgramSpecs struct {
 	HrtimerLeave *ebpf.ProgramSpec `ebpf:"hrtimer_leave"`
 	IrqEnter     *ebpf.ProgramSpec `ebpf:"irq_enter"`
 	IrqLeave     *ebpf.ProgramSpec `ebpf:"irq_leave"`
+	OnComplete   *ebpf.ProgramSpec `ebpf:"on_complete"`
 	OnExec       *ebpf.ProgramSpec `ebpf:"on_exec"`
 	OnExit       *ebpf.ProgramSpec `ebpf:"on_exit"`
 	OnFork       *ebpf.ProgramSpec `ebpf:"on_fork"`
+	OnIssue      *ebpf.ProgramSpec `ebpf:"on_issue"`
+	OnQueue      *ebpf.ProgramSpec `ebpf:"on_queue"`
 	OnReceive    *ebpf.ProgramSpec `ebpf:"on_receive"`
 	OnRename     *ebpf.ProgramSpec `ebpf:"on_rename"`
 	OnSend       *ebpf.ProgramSpec `ebpf:"on_send"`
 	OnSwitch     *ebpf.ProgramSpec `ebpf:"on_switch"`
 	OnWaking     *ebpf.ProgramSpec `ebpf:"on_waking"`
+	OnWork       *ebpf.ProgramSpec `ebpf:"on_work"`
+	OnWorkEnd    *ebpf.ProgramSpec `ebpf:"on_work_end"`
 	Sample       *ebpf.ProgramSpec `ebpf:"sample"`
 	SoftirqEnter *ebpf.ProgramSpec `ebpf:"softirq_enter"`
 	SoftirqLeave *ebpf.ProgramSpec `ebpf:"softirq_leave"`
@@ -456,6 +478,7 @@ type pathprofMapSpecs struct {
 	NativeScratches *ebpf.MapSpec `ebpf:"native_scratches"`
 	Processes       *ebpf.MapSpec `ebpf:"processes"`
 	PyScratches     *ebpf.MapSpec `ebpf:"py_scratches"`
+	Requests        *ebpf.MapSpec `ebpf:"requests"`
 	RingData        *ebpf.MapSpec `ebpf:"ring_data"`
 	Rings           *ebpf.MapSpec `ebpf:"rings"`
 	Rooms           *ebpf.MapSpec `ebpf:"rooms"`
@@ -505,6 +528,7 @@ type pathprofMaps struct {
 	NativeScratches *ebpf.Map `ebpf:"native_scratches"`
 	Processes       *ebpf.Map `ebpf:"processes"`
 	PyScratches     *ebpf.Map `ebpf:"py_scratches"`
+	Requests        *ebpf.Map `ebpf:"requests"`
 	RingData        *ebpf.Map `ebpf:"ring_data"`
 	Rings           *ebpf.Map `ebpf:"rings"`
 	Rooms           *ebpf.Map `ebpf:"rooms"`
@@ -523,6 +547,7 @@ func (m *pathprofMaps) Close() error {
 		m.NativeScratches,
 		m.Processes,
 		m.PyScratches,
+		m.Requests,
 		m.RingData,
 		m.Rings,
 		m.Rooms,
@@ -553,14 +578,19 @@ type pathprofPrograms struct {
 	HrtimerLeave *ebpf.Program `ebpf:"hrtimer_leave"`
 	IrqEnter     *ebpf.Program `ebpf:"irq_enter"`
 	IrqLeave     *ebpf.Program `ebpf:"irq_leave"`
+	OnComplete   *ebpf.Program `ebpf:"on_complete"`
 	OnExec       *ebpf.Program `ebpf:"on_exec"`
 	OnExit       *ebpf.Program `ebpf:"on_exit"`
 	OnFork       *ebpf.Program `ebpf:"on_fork"`
+	OnIssue      *ebpf.Program `ebpf:"on_issue"`
+	OnQueue      *ebpf.Program `ebpf:"on_queue"`
 	OnReceive    *ebpf.Program `ebpf:"on_receive"`
 	OnRename     *ebpf.Program `ebpf:"on_rename"`
 	OnSend       *ebpf.Program `ebpf:"on_send"`
 	OnSwitch     *ebpf.Program `ebpf:"on_switch"`
 	OnWaking     *ebpf.Program `ebpf:"on_waking"`
+	OnWork       *ebpf.Program `ebpf:"on_work"`
+	OnWorkEnd    *ebpf.Program `ebpf:"on_work_end"`
 	Sample       *ebpf.Program `ebpf:"sample"`
 	SoftirqEnter *ebpf.Program `ebpf:"softirq_enter"`
 	SoftirqLeave *ebpf.Program `ebpf:"softirq_leave"`
@@ -574,14 +604,19 @@ func (p *pathprofPrograms) Close() error {
 		p.HrtimerLeave,
 		p.IrqEnter,
 		p.IrqLeave,
+		p.OnComplete,
 		p.OnExec,
 		p.OnExit,
 		p.OnFork,
+		p.OnIssue,
+		p.OnQueue,
 		p.OnReceive,
 		p.OnRename,
 		p.OnSend,
 		p.OnSwitch,
 		p.OnWaking,
+		p.OnWork,
+		p.OnWorkEnd,
 		p.Sample,
 		p.SoftirqEnter,
 		p.SoftirqLeave,

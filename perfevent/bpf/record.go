@@ -18,7 +18,8 @@ type Record struct {
 	// Event is the execution event; for a sample it holds time, CPU, task and
 	// context, and its Kind is sched.KindInvalid. Event.Stack is not set here.
 	Event sched.Event
-	// Sample: a counter overflowed. Value is the period it stands for.
+	// Sample: a counter overflowed. Value is the period it stands for; of a work
+	// item, which is no sample, the address of its function.
 	Sample bool
 	Value  int64
 	// KernelMode: the sample interrupted kernel code.
@@ -81,6 +82,10 @@ func decode(raw []byte, cpu int, rec *Record) error {
 	switch rec.Event.Kind {
 	case sched.KindSwitch:
 		decodeWait(raw, &rec.Event, rec.realtime)
+	case sched.KindQueue, sched.KindWork, sched.KindWorkEnd:
+		rec.Event.Object, rec.Value = le.Uint64(raw[8:]), int64(le.Uint64(raw[16:]))
+	case sched.KindIO:
+		rec.Event.Count = rec.Value
 	case sched.KindSend, sched.KindReceive:
 		rec.Event.Conn = le.Uint64(raw[8:])
 		rec.Event.Count, rec.Event.Seq = int64(le.Uint32(raw[16:])), le.Uint32(raw[20:])
@@ -113,6 +118,14 @@ func (rec *Record) setKind(kind pathprofEventKind, rest []byte) error {
 		rec.Event.Kind = sched.KindSend
 	case pathprofEventKindEVENT_RECEIVE:
 		rec.Event.Kind = sched.KindReceive
+	case pathprofEventKindEVENT_QUEUE:
+		rec.Event.Kind = sched.KindQueue
+	case pathprofEventKindEVENT_WORK:
+		rec.Event.Kind = sched.KindWork
+	case pathprofEventKindEVENT_WORK_END:
+		rec.Event.Kind = sched.KindWorkEnd
+	case pathprofEventKindEVENT_IO:
+		rec.Event.Kind = sched.KindIO
 	case pathprofEventKindEVENT_SAMPLE:
 		rec.Sample = true
 		return nil

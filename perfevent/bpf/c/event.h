@@ -29,6 +29,10 @@ enum event_kind {
 	EVENT_SAMPLE,
 	EVENT_SEND,
 	EVENT_RECEIVE,
+	EVENT_QUEUE,
+	EVENT_WORK,
+	EVENT_WORK_END,
+	EVENT_IO,
 	EVENT_KINDS,
 };
 
@@ -91,12 +95,14 @@ enum status {
 
 struct event {
 	u64 time; /* CLOCK_MONOTONIC, ns */
-	u64 value; /* sample: the period; exec: the old thread number; switch: the object; packet: connection */
-	u64 extra; /* switch: the timeout, ns, since when flags say; packet: seq << 32 | bytes */
+	u64 value; /* sample: the period; exec: the old thread number; switch: the object; packet: connection;
+		    work: address of the item; io: issue to completion, ns */
+	u64 extra; /* switch: the timeout, ns, since when flags say; packet: seq << 32 | bytes;
+		    work: address of the function */
 	enum event_kind kind;
 	enum context context;
 	enum event_flags flags;
-	s32 vector; /* switch: number of the system call + 1 */
+	s32 vector; /* switch: number of the system call + 1; io: device */
 	s32 pid, tid;
 	s32 other_pid, other_tid;
 	u32 state; /* switch: as sched_switch prints it */

@@ -5,6 +5,7 @@
  *   sample   perf_event  a counter overflowed: all three stacks
  *   on_*     tp_btf      switch, waking, fork, exec, exit, rename
  *   on_send, on_receive  TCP packets (packet.h)
+ *   on_queue, on_work, on_work_end, on_issue, on_complete  (work.h)
  *   *_enter  tp_btf      interrupt context (context.h), no output
  *
  * Maps: rings, ring_data (output.h), losses, contexts, rooms, *_scratches (per CPU);
@@ -22,6 +23,7 @@
 #include "stack.h"
 #include "wait.h"
 #include "packet.h"
+#include "work.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
 
