@@ -41,6 +41,7 @@ func probeRecord(caps capSet, err error) []Feature {
 	return []Feature{
 		probeKernel(),
 		probePrivileges(caps, err),
+		probeNamespace(),
 		probeLockdown(),
 		probeBTF(),
 		probeBPF(),
@@ -88,7 +89,7 @@ func probeKernel() Feature {
 
 func probePrivileges(caps capSet, err error) Feature {
 	f := Feature{Name: "root, or CAP_BPF and CAP_PERFMON", Mode: ModeRecord}
-	const hint = "run with sudo, or give the program cap_bpf,cap_perfmon,cap_sys_ptrace+ep with setcap"
+	const hint = "run with sudo, or give the program cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep with setcap"
 	var missing []string
 	for _, c := range []struct {
 		number uint
@@ -106,6 +107,24 @@ func probePrivileges(caps capSet, err error) Feature {
 		f.Hint = hint
 	default:
 		f.OK, f.Detail = true, fmt.Sprintf("user %d, capabilities %#x", os.Geteuid(), uint64(caps))
+	}
+	return f
+}
+
+// probeNamespace: programs see the numbers that processes have in the initial pid
+// namespace, whose inode is a constant (PROC_PID_INIT_INO in
+// include/linux/proc_ns.h); in another one none of them would be found again.
+func probeNamespace() Feature {
+	const initial = "pid:[4026531836]"
+	f := Feature{Name: "the machine's own process numbers", Mode: ModeRecord}
+	name, err := os.Readlink("/proc/self/ns/pid")
+	f.OK, f.Detail = err != nil || name == initial, name
+	if err != nil {
+		f.Detail = err.Error()
+	}
+	if !f.OK {
+		f.Detail = "this is a pid namespace of its own, " + name
+		f.Hint = "run outside of the container, or in one with the machine's processes (--pid=host)"
 	}
 	return f
 }

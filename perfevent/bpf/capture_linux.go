@@ -183,6 +183,8 @@ func loadError(err error) error {
 	switch {
 	case errors.As(err, &verifier):
 		return fmt.Errorf("the kernel's verifier refuses a BPF program (please report it): %w", err)
+	case errors.Is(err, ebpf.ErrRestrictedKernel):
+		return fmt.Errorf("the kernel hides the addresses of its symbols: run with sudo, or give CAP_SYSLOG, too: %w", err)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("loading BPF programs needs root, or CAP_BPF and CAP_PERFMON: %w", err)
 	}

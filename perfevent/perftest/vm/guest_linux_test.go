@@ -26,6 +26,8 @@ const workerEnv = "PATHPROF_VM_WORKER"
 
 func TestMain(m *testing.M) {
 	switch {
+	case os.Getenv(rightsEnv) != "":
+		try()
 	case os.Getenv(workerEnv) != "":
 		work()
 	case os.Getpid() == 1:
@@ -111,6 +113,12 @@ func (s *step) say(line string) { send(message{Step: s.Name, Line: line}) }
 func (s *step) run() int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(s.Seconds)*time.Second)
 	defer cancel()
+	undo, err := s.Limits.set()
+	defer undo()
+	if err != nil {
+		s.say(err.Error())
+		return 1
+	}
 	if s.Profile != nil {
 		p, err := s.record(ctx)
 		if err != nil {
@@ -119,12 +127,6 @@ func (s *step) run() int {
 		}
 		send(message{Step: s.Name, Profile: p})
 		return 0
-	}
-	undo, err := s.Limits.set()
-	defer undo()
-	if err != nil {
-		s.say(err.Error())
-		return 1
 	}
 	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
 	cmd.Dir, cmd.Env = s.Dir, append(os.Environ(), s.Env...)

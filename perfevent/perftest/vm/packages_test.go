@@ -38,8 +38,22 @@ func openArchive(suite, arch string) (*archive, error) {
 	return a, nil
 }
 
-// site asks the machine's own apt where Debian is.
+// site asks the machine's own apt where Debian is, which it knows after an update.
 func site() (string, error) {
+	url, err := askSite()
+	if err == nil && url == "" {
+		if out, err := exec.Command("apt-get", "-qq", "update").CombinedOutput(); err != nil {
+			return "", fmt.Errorf("apt-get update: %w\n%s", err, out)
+		}
+		url, err = askSite()
+	}
+	if err == nil && url == "" {
+		err = errors.New("apt knows no source of Debian")
+	}
+	return url, err
+}
+
+func askSite() (string, error) {
 	out, err := exec.Command("apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(SITE)").Output()
 	if err != nil {
 		return "", fmt.Errorf("ask apt for its sources: %w", err)
@@ -49,7 +63,7 @@ func site() (string, error) {
 			return url, nil
 		}
 	}
-	return "", errors.New("apt knows no source of Debian; apt-get update helps")
+	return "", nil
 }
 
 // apt runs a program of apt on the archive's own state.
