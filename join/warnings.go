@@ -13,6 +13,9 @@ import (
 // the same again.
 const maxPathWarnings = 20
 
+// minOverhead is what is worth a warning: less is within the noise of any machine.
+const minOverhead = 0.03
+
 // warnings says in words what the numbers of a profile do not know, apart from
 // what the recording says of itself.
 func warnings(meta *recording.Meta, g *execgraph.Graph, p *Profile) []string {
@@ -23,7 +26,9 @@ func warnings(meta *recording.Meta, g *execgraph.Graph, p *Profile) []string {
 	}
 	loss := &meta.Loss
 	if loss.Samples > 0 {
-		say("%d samples were lost of %d: intervals are widened", loss.Samples, int64(loss.Samples)+p.Samples)
+		all := int64(loss.Samples) + p.Samples
+		say("%d samples were lost of %d: intervals are widened, and each sample counted stands for %.3f",
+			loss.Samples, all, float64(all)/float64(max(p.Samples, 1)))
 	}
 	if loss.Events > 0 && g.Loss.Events == 0 {
 		say("%d events were lost, it is not known when: paths may be wrong", loss.Events)
@@ -31,6 +36,10 @@ func warnings(meta *recording.Meta, g *execgraph.Graph, p *Profile) []string {
 	out = append(out, g.Warnings...)
 	if loss.Throttled > 0 {
 		say("the kernel stopped the counter %d times to limit its cost: samples are missing there; a longer period avoids it", loss.Throttled)
+	}
+	if c := meta.Calibration; c != nil && c.Overhead >= minOverhead {
+		say("recording slowed what ran by some %.1f %% (calibrated %s): without it that would have taken %.3f of its time",
+			100*c.Overhead, c.TakenAt, 1/(1+c.Overhead))
 	}
 	if loss.ThinnedStacks > 0 {
 		say("%d blocked stacks were left out: a thread blocks more often than is worth a stack each", loss.ThinnedStacks)

@@ -15,6 +15,10 @@ type Config struct {
 	Event EventSpec
 	// Period between samples; the zero value is the event's default.
 	Period Period
+	// OutOfStep lengthens a period that was given as a time, or the default of a
+	// clock, to one that drifts through the rounds of common timers: see the
+	// function [OutOfStep].
+	OutOfStep bool
 	// FreqHz asks for samples a second instead of a period: the kernel then
 	// varies the period of all but the clock events, and samples have
 	// unequal weights. 0: use the period.
@@ -46,6 +50,9 @@ type Info struct {
 	Note string
 	// Period in Event's unit; 0 if the kernel varies it to keep FreqHz.
 	Period uint64
+	// AskedPeriod is the one that was asked for where Period is another, to keep
+	// out of step with timers; else 0.
+	AskedPeriod uint64
 	// FreqHz that the kernel tries to keep; 0 with a period.
 	FreqHz uint64
 	// AskedHz is the expected number of overflows a second on a busy CPU; 0
@@ -82,6 +89,10 @@ func (c Config) resolve(noCycles func() error) (Info, error) {
 		return Info{}, err
 	}
 	info.Period = c.Period.Value
+	if c.OutOfStep && c.Period.Time && info.Event.IsClock() {
+		info.AskedPeriod = info.Period
+		info.Period = uint64(OutOfStep(time.Duration(info.Period)))
+	}
 	if info.Event.IsClock() {
 		info.AskedHz = float64(time.Second) / float64(info.Period)
 	}

@@ -31,6 +31,8 @@ func (s *session) fillMeta() {
 		m.Unit = "nanoseconds"
 	}
 	m.Period, m.FreqHz, m.AskedHz = int64(info.Period), info.FreqHz, info.AskedHz
+	m.AskedPeriod, m.Jitter = int64(info.AskedPeriod), s.opt.jitter
+	m.Calibration = calibrationOf(s.opt.calibrated, info)
 	m.Scope = "system"
 	if s.opt.onlyTargets {
 		m.Scope = "process"
@@ -101,7 +103,7 @@ func (s *session) fillRates() {
 	m.Loss.Throttled = t.Throttled
 	if t.Throttled > 0 {
 		m.Warnings = append(m.Warnings, fmt.Sprintf(
-			"the kernel throttled the counters %d times (%v): raise kernel.perf_event_max_sample_rate or the period",
-			t.Throttled, t.Stopped))
+			"the kernel throttled the counters %d times (%v): raise the period, or kernel.perf_event_max_sample_rate (%s)",
+			t.Throttled, t.Stopped, rateLimits()))
 	}
 }

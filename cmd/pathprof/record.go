@@ -17,22 +17,27 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"pathprof/calibrate"
 	"pathprof/perfevent"
 	"pathprof/perfevent/recording"
 )
 
 // recordOptions say what to record.
 type recordOptions struct {
-	pids        []int32
-	command     []string
-	duration    time.Duration // 0: until something else ends it
-	out         string
-	event       perfevent.EventSpec
-	period      perfevent.Period
-	freqHz      uint64
-	jitter      bool  // vary the period
-	cpus        []int // to count on; nil: all
-	costs       bool  // clock the parts of samples, to calibrate
+	pids     []int32
+	command  []string
+	duration time.Duration // 0: until something else ends it
+	out      string
+	event    perfevent.EventSpec
+	period   perfevent.Period
+	freqHz   uint64
+	jitter   bool  // vary the period
+	cpus     []int // to count on; nil: all
+	costs    bool  // clock the parts of samples, to calibrate
+	// calibrated is what is known of this machine, nil if nothing is; warn takes
+	// what is to be said before recording begins.
+	calibrated  *calibrate.Result
+	warn        func([]string)
 	onlyTargets bool
 	noPackets   bool
 	children    bool
@@ -63,6 +68,8 @@ type recordFlags struct {
 	event          string
 	period, freq   string
 	scope, maxSize string
+	jitter         bool
+	wish           wishFlags
 	children       bool
 	embed          bool
 	packets        bool
@@ -74,10 +81,14 @@ func newRecordCommand(e *env) *cobra.Command {
 		Use:   "record {-p PID | -- PROGRAM ARGS…}",
 		Short: "Record a running Python program, or start one and record it",
 		Example: `  pathprof record -p 4242 --period 1ms -d 10s -o app.pathprof
+  pathprof record -p 4242 --margin 5% --segment 50ms
   pathprof record -- python3 app.py --port 8000`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opt, err := f.options(cmd, args)
 			if err != nil {
+				return err
+			}
+			if err := f.calibrate(cmd, e, &opt); err != nil {
 				return err
 			}
 			return runRecord(cmd.Context(), e, opt)
@@ -90,6 +101,8 @@ func newRecordCommand(e *env) *cobra.Command {
 	flags.StringVar(&f.event, "event", "auto", "`event` whose overflow takes a sample: auto, cycles, instructions, cpu-clock, task-clock, page-faults, …")
 	flags.StringVar(&f.period, "period", "", "amount of the event between samples: a `count`, or a time for clocks (default 1ms)")
 	flags.StringVar(&f.freq, "freq", "", "samples a second instead of a period; samples then differ in weight (`Hz`)")
+	flags.BoolVar(&f.jitter, "jitter", false, "vary the period, for programs in step with the clock")
+	f.wish.add(cmd)
 	flags.StringVar(&f.scope, "scope", "system", "`system`, or process: only the targets' tasks, and no path beyond them")
 	flags.StringVar(&f.maxSize, "max-size", "", "stop when the recording reaches this `size`, e.g. 500M")
 	flags.BoolVar(&f.embed, "embed-symbols", true,
@@ -149,6 +162,12 @@ func (f *recordFlags) counter(opt *recordOptions) (err error) {
 	}
 	if f.freq != "" && f.period != "" {
 		return fmt.Errorf("both --period and --freq: choose one")
+	}
+	if f.jitter && f.freq != "" {
+		return fmt.Errorf("both --jitter and --freq: the kernel varies the period of a frequency")
+	}
+	if f.wish.given() && (f.freq != "" || f.period != "") {
+		return fmt.Errorf("a margin, a segment or an overhead chooses the period: leave out --period and --freq")
 	}
 	if f.maxSize != "" {
 		opt.maxBytes, err = parseSize(f.maxSize)
@@ -221,6 +240,9 @@ func printSummary(w io.Writer, s summary) {
 	asked := ""
 	if m.AskedHz > 0 {
 		asked = fmt.Sprintf("asked %.0f, ", m.AskedHz)
+	}
+	if m.AskedPeriod > 0 {
+		asked = fmt.Sprintf("asked for %v, which is in step with timers; %s", time.Duration(m.AskedPeriod), asked)
 	}
 	fmt.Fprintf(w, "%s every %s: %sachieved %.0f samples a second of running time\n",
 		m.Event, periodText(m), asked, m.AchievedHz)

@@ -86,6 +86,7 @@ func (s *session) open() error {
 	}
 	if s.counters, err = perfevent.Open(perfevent.Config{
 		Event: s.opt.event, Period: s.opt.period, FreqHz: s.opt.freqHz, CPUs: s.opt.cpus,
+		OutOfStep: true,
 	}); err != nil {
 		return err
 	}
@@ -95,6 +96,9 @@ func (s *session) open() error {
 		return err
 	}
 	s.fillMeta()
+	if s.opt.warn != nil {
+		s.opt.warn(unreachable(s.counters.Info(), s.opt.calibrated))
+	}
 	if s.out, err = recording.Create(s.opt.out, s.meta, recording.Options{}); err != nil {
 		return err
 	}

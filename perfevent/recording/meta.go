@@ -36,6 +36,11 @@ type Meta struct {
 	// Period in Unit, 0 with a frequency; FreqHz, 0 with a period.
 	Period int64  `json:"period"`
 	FreqHz uint64 `json:"freq_hz"`
+	// AskedPeriod is the one asked for where Period is another, to keep out of step
+	// with timers. Jitter: the period varies around Period; the values of samples
+	// say which it was.
+	AskedPeriod int64 `json:"asked_period,omitempty"`
+	Jitter      bool  `json:"jitter,omitempty"`
 	// AskedHz: expected overflows a second on a busy CPU, 0 if the event has no
 	// fixed relation to time. AchievedHz: as measured.
 	AskedHz    float64 `json:"asked_hz"`
@@ -48,6 +53,9 @@ type Meta struct {
 	Interpreters []Interpreter `json:"interpreters"`
 	// IRQs: interrupt number to device names, from /proc/interrupts.
 	IRQs map[int32]string `json:"irqs,omitempty"`
+
+	// Calibration of the machine that applies; nil if there is none.
+	Calibration *Calibration `json:"calibration,omitempty"`
 
 	Loss       Loss              `json:"loss"`
 	LossPerCPU []Loss            `json:"loss_per_cpu,omitempty"`
@@ -73,4 +81,19 @@ type Interpreter struct {
 	Offsets string `json:"offsets"` // where the offsets came from
 	// Refused: why stacks of this process have no Python frames; empty if they have.
 	Refused string `json:"refused,omitempty"`
+}
+
+// Calibration is what was known, when recording began, of the machine and of the
+// period in use.
+type Calibration struct {
+	TakenAt string `json:"taken_at"` // RFC 3339
+	Python  string `json:"python"`   // version it was taken with
+	// SampleNs is the cost of one sample; Overhead the expected slowdown of a
+	// running thread, minus one; Reached the part of the asked rate to expect.
+	SampleNs float64 `json:"sample_ns"`
+	Overhead float64 `json:"overhead"`
+	Reached  float64 `json:"reached"`
+	// RMSError of the known-share profile, in points, and how many samples it had.
+	RMSError   float64 `json:"rms_error"`
+	RMSSamples int64   `json:"rms_samples"`
 }
