@@ -30,6 +30,7 @@ type session struct {
 	out      *recording.Writer
 	resolve  *resolver
 	objects  *objects
+	limits   *limits
 	watch    *watcher
 	targets  *targets
 	meta     recording.Meta
@@ -62,7 +63,7 @@ func recordWith(ctx context.Context, opt recordOptions, begun func(*session)) (s
 	if err := perfevent.CheckRecord(); err != nil {
 		return summary{}, err
 	}
-	s := &session{opt: opt, objects: newObjects()}
+	s := &session{opt: opt, objects: newObjects(), limits: newLimits()}
 	defer s.close()
 	if err := s.open(); err != nil {
 		return summary{}, err
@@ -146,6 +147,7 @@ func (s *session) begin() error {
 	if err := s.dumpTasks(); err != nil {
 		return err
 	}
+	s.followLimits()
 	if err := s.dumpObjects(perfevent.MonotonicNow()); err != nil {
 		return err
 	}
@@ -217,6 +219,9 @@ func (s *session) poll() error {
 		if err := s.writeBatch(&s.cpus[i]); err != nil {
 			return err
 		}
+	}
+	if err := s.pollLimits(); err != nil {
+		return err
 	}
 	s.watch.bury(s.resolve)
 	if time.Since(s.flushed) < time.Second {
