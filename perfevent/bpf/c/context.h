@@ -54,6 +54,7 @@ struct task_struct___info {
 
 /* include/linux/preempt.h */
 #define SOFTIRQ_SERVING 0x00000100
+#define HARDIRQ_OFFSET 0x00010000
 #define HARDIRQ_MASK 0x000f0000
 #define NMI_MASK 0x00f00000
 
@@ -146,8 +147,14 @@ inlined void context_at(struct event *e, u32 skip)
 
 	e->vector = 0;
 	if (count & NMI_MASK) {
-		e->context = CONTEXT_NMI;
-		return;
+		if (!skip) {
+			e->context = CONTEXT_NMI;
+			return;
+		}
+		/* The counter's own: no program saw it begin, and nmi_enter() counts
+		 * it as a hard interrupt, too. */
+		skip = 0;
+		count -= HARDIRQ_OFFSET;
 	}
 	if (depth > CONTEXT_DEPTH) {
 		e->context = CONTEXT_UNKNOWN;
