@@ -445,6 +445,27 @@ def rpc(clock):
     s.close(), listener.close()
 
 
+@case(["network"], ("recvfrom",))
+def tcp_ball(clock):
+    """a ball of 32 bytes between two processes over TCP, 200 times"""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def partner():
+        s, _ = listener.accept()
+        while s.recv(32):
+            child_work(0.2)
+            s.send(bytes(32))
+
+    pid = answering(clock, partner)
+    s = socket.create_connection(listener.getsockname())
+    with clock:
+        for _ in range(200):
+            s.send(bytes(32))
+            s.recv(32)
+    s.close(), listener.close()
+    os.waitpid(pid, 0)
+
+
 @case(["network", "softirq"], ("accept", "accept4"))
 def accept(clock):
     """accept of a connection that comes later"""
@@ -529,10 +550,19 @@ def gil_echo(clock):
     with clock:
         for _ in range(5):
             os.write(b, b"x")
-            time.sleep(0)
+            time.sleep(0.0003)  # long enough for the other to take it
             os.read(a, 1)
     worker.end()
     os.close(a), os.close(b)
+
+
+@case(["gil", "running"], FUTEX)
+def gil_pair(clock):
+    """the GIL between two threads that compute"""
+    worker = Worker(clock, nothing, nothing, lambda n: compute(4 * n))
+    with clock:
+        compute(3 * worker.length)
+    worker.end()
 
 
 @case(["running"], ())

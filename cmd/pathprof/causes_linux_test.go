@@ -12,6 +12,7 @@ import (
 
 	"pathprof/calibrate/kit"
 	"pathprof/join"
+	"pathprof/join/execgraph"
 	"pathprof/perfevent/perftest"
 )
 
@@ -164,5 +165,86 @@ func TestKit(t *testing.T) {
 			waits, r := recordKit(t, perftest.PythonPath(t, minor), "all", "--in-turn", "--rounds", rounds)
 			checkKit(t, waits, &r)
 		})
+	}
+}
+
+// Who waits for the GIL is led to the thread that has it, whatever timeouts lie
+// between, and to the function that it runs: at least 95 % of the time, beside a
+// thread that computes, and where one talks beside one that computes.
+func TestGILHolder(t *testing.T) {
+	needRecorder(t)
+	rounds, minors := "2", []string{"3.8", "3.11", "3.13"}
+	if os.Getenv("PATHPROF_FULL") != "" {
+		rounds, minors = "10", []string{"3.8", "3.9", "3.10", "3.11", "3.12", "3.13"}
+	}
+	for _, minor := range minors {
+		t.Run(minor, func(t *testing.T) {
+			waits, r := recordKit(t, perftest.PythonPath(t, minor), "gil-pair", "gil-echo", "--in-turn", "--rounds", rounds)
+			held, total := make(map[string]int64), make(map[string]int64)
+			for i := range waits {
+				w := &waits[i]
+				p := pathOf(t, &r, w.TID)
+				for _, x := range p.Waits {
+					if x.Lock == "gil" && x.Cause != nil && x.BeginNs >= w.Begin && x.EndNs <= w.End {
+						total[w.Case] += x.EndNs - x.BeginNs
+						if x.Cause.Kind == join.CauseGIL && strings.HasSuffix(x.Cause.Detail, fmt.Sprint("/", w.WakerTID)) {
+							held[w.Case] += x.EndNs - x.BeginNs - unheld(p, x.BeginNs, x.EndNs)
+						}
+					}
+				}
+			}
+			for _, name := range []string{"gil-pair", "gil-echo"} {
+				t.Logf("%s: %d of %d ns with the holder", name, held[name], total[name])
+				if total[name] == 0 || held[name]*100 < total[name]*95 {
+					t.Errorf("%s: %d ns of %d lead to the holder", name, held[name], total[name])
+				}
+			}
+			if p := pathOf(t, &r, waits[0].TID); !labours(p) {
+				t.Error("the holder's function is not in the wait's profile")
+			}
+		})
+	}
+}
+
+// unheld is the time in [begin, end) in which a path does not know the holder.
+func unheld(p *join.PathReport, begin, end int64) (ns int64) {
+	for _, s := range p.Segments {
+		if s.Cause != nil && s.Cause.Detail == execgraph.WhyHolder {
+			ns += max(min(s.EndNs, end)-max(s.BeginNs, begin), 0)
+		}
+	}
+	return ns
+}
+
+// labours tells whether the classes of waits for the GIL show what the kit's
+// worker does.
+func labours(p *join.PathReport) bool {
+	return slices.ContainsFunc(p.Classes, func(c join.ClassReport) bool {
+		return c.Wait != nil && c.Wait.Kind == join.CauseGIL && slices.ContainsFunc(c.Functions, func(f join.Function) bool {
+			return (f.Name == "compute" || strings.HasSuffix(f.Name, "labour")) && f.TotalShare > 0.5
+		})
+	})
+}
+
+// The wake-ups of a TCP connection on one host are linked to who sent.
+func TestTCPLinks(t *testing.T) {
+	needRecorder(t)
+	waits, r := recordKit(t, perftest.PythonPath(t, "3.11"), "tcp-ball", "--rounds", "3")
+	all, linked := 0, 0
+	for i := range waits {
+		w := &waits[i]
+		for _, x := range pathOf(t, &r, w.TID).Waits {
+			if x.Call != "recvfrom" || x.BeginNs < w.Begin || x.EndNs > w.End {
+				continue
+			}
+			all++
+			if x.Cause != nil && x.Cause.Kind == "network" && x.Cause.Detail != "from an unknown sender" {
+				linked++
+			}
+		}
+	}
+	t.Logf("%d of %d linked", linked, all)
+	if all < 300 || linked*100 < all*99 {
+		t.Errorf("%d of %d waits are linked to the sender", linked, all)
 	}
 }
