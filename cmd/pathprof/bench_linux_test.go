@@ -4,6 +4,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -41,28 +42,52 @@ while True:
 const slowdownPairs = 20
 
 // BenchmarkSlowdown reports by how much a computing thread at depth 10 is slowed
-// while it is recorded at 1 ms: the median of the ratios of windows with the
-// recorder to the windows around them, in one running process, since two starts
-// of one program differ by more than that. low and high are the 95 % bootstrap
-// interval of the median.
+// while it is recorded at 1 ms, see [slowdown].
 func BenchmarkSlowdown(b *testing.B) {
 	needRecorder(b)
-	child := perftest.StartSource(b, perftest.PythonPath(b, "3.11"), "unit.py", unitSource)
+	slowdown(b, perftest.StartSource(b, perftest.PythonPath(b, "3.11"), "unit.py", unitSource))
+}
+
+// BenchmarkSwitching reports by how much two threads are slowed that switch a
+// hundred thousand times a second, by semaphores, and as often as they can, by
+// semaphores and by 32 bytes of TCP: the worst that can be recorded.
+func BenchmarkSwitching(b *testing.B) {
+	needRecorder(b)
+	library := filepath.Join(b.TempDir(), "switches.so")
+	if out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-pthread", "-o", library, "testdata/switches.c").CombinedOutput(); err != nil {
+		b.Skipf("needs gcc: %v\n%s", err, out)
+	}
+	for _, kind := range [][]string{{"ping", "2000", "20000"}, {"echo", "2000", "0"}, {"ping", "10000", "0"}} {
+		b.Run(strings.Join(kind, "-"), func(b *testing.B) {
+			args := append([]string{"testdata/switches.py", library}, kind...)
+			slowdown(b, perftest.Start(b, perftest.PythonPath(b, "3.11"), args...))
+		})
+	}
+}
+
+// slowdown reports the median of the ratios of windows with the recorder to the
+// windows around them, in one running process, since two starts of one program
+// differ by more than that. low and high are the 95 % bootstrap interval of the
+// median; lost is what the recorders lost.
+func slowdown(b *testing.B, child *perftest.Child) {
 	path := builtProgram(b)
 	for b.Loop() {
-		var ratios []float64
+		var ratios, lost []float64
 		before := unitCost(b, child, time.Second)
-		for range slowdownPairs {
-			cmd := exec.Command(path, "record", "-p", strconv.Itoa(child.PID), "--period", "1ms",
-				"-o", filepath.Join(b.TempDir(), "r"), "-d", "1h")
+		for i := range slowdownPairs {
+			dir := filepath.Join(b.TempDir(), strconv.Itoa(i))
+			cmd := exec.Command(path, "record", "-p", strconv.Itoa(child.PID), "--period", "1ms", "-o", dir, "-d", "1h")
 			if err := cmd.Start(); err != nil {
 				b.Fatal(err)
 			}
 			time.Sleep(600 * time.Millisecond) // its start is not what is measured
 			on := unitCost(b, child, time.Second)
-			cmd.Process.Kill()
-			cmd.Wait()
-			time.Sleep(200 * time.Millisecond)
+			cmd.Process.Signal(os.Interrupt)
+			if err := cmd.Wait(); err != nil {
+				b.Fatal(err)
+			}
+			m := openRecording(b, dir).Meta()
+			lost = append(lost, float64(m.Loss.Samples+m.Loss.Events))
 			after := unitCost(b, child, time.Second)
 			ratios = append(ratios, on/((before+after)/2))
 			before = after
@@ -71,6 +96,7 @@ func BenchmarkSlowdown(b *testing.B) {
 		b.ReportMetric(median(ratios), "ratio")
 		b.ReportMetric(low, "low")
 		b.ReportMetric(high, "high")
+		b.ReportMetric(slices.Max(lost), "lost")
 	}
 }
 

@@ -81,19 +81,18 @@ func recordWith(ctx context.Context, opt recordOptions, begun func(*session)) (s
 func (s *session) open() error {
 	kernel := make(chan *unwind.KernelSymbols, 1)
 	go func() { kernel <- readKernelSymbols() }()
-	var err error
-	if s.targets, err = openTargets(s.opt); err != nil {
-		return err
-	}
-	if s.counters, err = perfevent.Open(perfevent.Config{
-		Event: s.opt.event, Period: s.opt.period, FreqHz: s.opt.freqHz, CPUs: s.opt.cpus,
-		OutOfStep: true,
-	}); err != nil {
-		return err
-	}
-	if s.capture, err = bpf.Open(bpf.Config{
-		OnlyTargets: s.opt.onlyTargets, NoPackets: s.opt.noPackets, Costs: s.opt.costs,
-	}); err != nil {
+	// Loading the programs is the longest part of a start: it goes on beside.
+	var loadErr error
+	loaded := make(chan struct{})
+	go func() {
+		defer close(loaded)
+		s.capture, loadErr = bpf.Open(bpf.Config{
+			OnlyTargets: s.opt.onlyTargets, NoPackets: s.opt.noPackets, Costs: s.opt.costs,
+		})
+	}()
+	err := s.openTargets()
+	<-loaded
+	if err = cmp.Or(err, loadErr); err != nil {
 		return err
 	}
 	s.fillMeta()
@@ -105,6 +104,18 @@ func (s *session) open() error {
 	}
 	s.resolve = newResolver(s.out, <-kernel, !s.opt.bare)
 	s.watch, err = newWatcher(s.capture, s.targets, s.opt)
+	return err
+}
+
+// openTargets finds what is to be recorded, and what to sample it with.
+func (s *session) openTargets() (err error) {
+	if s.targets, err = openTargets(s.opt); err != nil {
+		return err
+	}
+	s.counters, err = perfevent.Open(perfevent.Config{
+		Event: s.opt.event, Period: s.opt.period, FreqHz: s.opt.freqHz, CPUs: s.opt.cpus,
+		OutOfStep: true,
+	})
 	return err
 }
 
@@ -133,6 +144,9 @@ func (s *session) begin() error {
 		if err := s.resolve.setPython(t.pid, t.interp); err != nil {
 			return fmt.Errorf("read memory of process %d: %w", t.pid, err)
 		}
+	}
+	if err := s.capture.Start(); err != nil {
+		return err
 	}
 	for _, c := range s.counters.FDs() {
 		if err := s.capture.AttachCounter(c.FD); err != nil {

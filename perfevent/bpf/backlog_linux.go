@@ -115,6 +115,7 @@ func (b *backlog) release(one *block) {
 // one CPU come in the order in which it wrote them; rec is reused. After an
 // error the rest is dropped.
 func (c *Capture) Deliver(rec *Record, handle func(*Record) error) error {
+	c.realtime = realtimeOffset()
 	for _, one := range c.backlog.take() {
 		for data := one.data; len(data) >= headerSize; {
 			header := binary.NativeEndian.Uint64(data)

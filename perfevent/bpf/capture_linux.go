@@ -61,6 +61,7 @@ type Capture struct {
 	links   []link.Link
 	rings   *ringReader
 	backlog backlog
+	cfg     Config
 	bad     uint64
 	// realtime is CLOCK_REALTIME minus CLOCK_MONOTONIC at the last poll.
 	realtime int64
@@ -68,29 +69,32 @@ type Capture struct {
 	rows, rules uint32
 }
 
-// Open loads the programs and attaches those on tracepoints: events flow from
-// here on. The kernel's reason is in the error if it refuses.
+// Open loads the programs, and attaches those that keep state or tell of the life
+// of tasks. The kernel's reason is in the error if it refuses.
 func Open(cfg Config) (*Capture, error) {
 	spec, err := loadPathprof()
 	if err != nil {
 		return nil, fmt.Errorf("read BPF object: %w", err)
 	}
-	if err := configure(spec, cfg); err != nil {
+	kernel := btf.NewCache() // the kernel's types are many: read them once
+	if err := configure(spec, cfg, kernel); err != nil {
 		return nil, err
 	}
 	cpus, chunks, err := sizeRings(spec, cfg)
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{}
-	if err := spec.LoadAndAssign(&c.objects, nil); err != nil {
+	c := &Capture{cfg: cfg}
+	if err := spec.LoadAndAssign(&c.objects, &ebpf.CollectionOptions{Cache: kernel}); err != nil {
 		return nil, loadError(err)
 	}
 	if c.rings, err = openRings(c.objects.Rings, c.objects.RingData, cpus, chunks); err != nil {
 		c.Close()
 		return nil, err
 	}
-	if err := c.attach(cfg); err != nil {
+	o := &c.objects.pathprofPrograms
+	if err := c.attach(o.IrqEnter, o.IrqLeave, o.SoftirqEnter, o.SoftirqLeave, o.HrtimerEnter, o.HrtimerLeave,
+		o.TimerEnter, o.TimerLeave, o.OnFork, o.OnExec, o.OnExit, o.OnRename); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -98,7 +102,7 @@ func Open(cfg Config) (*Capture, error) {
 }
 
 // configure sets the constants the verifier sees.
-func configure(spec *ebpf.CollectionSpec, cfg Config) error {
+func configure(spec *ebpf.CollectionSpec, cfg Config, kernel *btf.Cache) error {
 	if cfg.OnlyTargets {
 		if err := spec.Variables[pathprofVarOnlyTargets].Set(uint8(1)); err != nil {
 			return fmt.Errorf("set scope: %w", err)
@@ -119,7 +123,7 @@ func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	}
 	spec.Maps[pathprofMapUnwindRows].MaxEntries = maxRows
 	spec.Maps[pathprofMapUnwindRules].MaxEntries = maxRules
-	four, err := switchHasState()
+	four, err := switchHasState(kernel)
 	if err != nil {
 		return err
 	}
@@ -158,8 +162,8 @@ func sizeRings(spec *ebpf.CollectionSpec, cfg Config) (cpus, chunks int, err err
 
 // switchHasState tells whether sched_switch passes prev_state, as it does since
 // 5.18 (fa2c3254d7cf).
-func switchHasState() (bool, error) {
-	spec, err := btf.LoadKernelSpec()
+func switchHasState(kernel *btf.Cache) (bool, error) {
+	spec, err := kernel.Kernel()
 	if err != nil {
 		return false, fmt.Errorf("kernel types (CONFIG_DEBUG_INFO_BTF): %w", err)
 	}
@@ -191,21 +195,8 @@ func loadError(err error) error {
 	return fmt.Errorf("load BPF programs: %w", err)
 }
 
-// attach connects all programs but the sampler to their tracepoints, first
-// those that keep state, so that events find it.
-func (c *Capture) attach(cfg Config) error {
-	o := &c.objects.pathprofPrograms
-	programs := []*ebpf.Program{
-		o.IrqEnter, o.IrqLeave, o.SoftirqEnter, o.SoftirqLeave,
-		o.HrtimerEnter, o.HrtimerLeave, o.TimerEnter, o.TimerLeave,
-	}
-	if !cfg.NoPackets {
-		programs = append(programs, o.OnSend, o.OnReceive)
-	}
-	if !cfg.OnlyTargets {
-		programs = append(programs, o.OnQueue, o.OnWork, o.OnWorkEnd, o.OnIssue, o.OnComplete)
-	}
-	programs = append(programs, o.OnFork, o.OnExec, o.OnExit, o.OnRename, o.OnWaking, o.OnSwitch)
+// attach connects programs to their tracepoints, in this order.
+func (c *Capture) attach(programs ...*ebpf.Program) error {
 	for _, p := range programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
@@ -214,6 +205,20 @@ func (c *Capture) attach(cfg Config) error {
 		c.links = append(c.links, l)
 	}
 	return nil
+}
+
+// Start lets packets, requests, switches and wake-ups flow, tens of thousands a
+// second: poll soon.
+func (c *Capture) Start() error {
+	o := &c.objects.pathprofPrograms
+	var programs []*ebpf.Program
+	if !c.cfg.NoPackets {
+		programs = append(programs, o.OnSend, o.OnReceive)
+	}
+	if !c.cfg.OnlyTargets {
+		programs = append(programs, o.OnQueue, o.OnWork, o.OnWorkEnd, o.OnIssue, o.OnComplete)
+	}
+	return c.attach(append(programs, o.OnWaking, o.OnSwitch)...)
 }
 
 // AttachCounter lets the overflows of a perf event take samples. The event must

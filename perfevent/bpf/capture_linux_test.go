@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"pathprof/join/sched"
 	"pathprof/perfevent/perftest"
@@ -24,7 +25,7 @@ func TestVerifierBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := configure(spec, Config{}); err != nil {
+	if err := configure(spec, Config{}, btf.NewCache()); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := sizeRings(spec, Config{}); err != nil {
@@ -56,6 +57,9 @@ func TestEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("sh", "-c", "sleep 0.02; exit 0")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)

@@ -244,6 +244,9 @@ func openFor(b testing.TB, pid int) *testCapture {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { c.Close() })
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
 	in, err := pyframes.Find(pid, pyframes.NewCache())
 	if err != nil {
 		b.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"pathprof/perfevent/perftest"
@@ -26,6 +28,10 @@ func BenchmarkEventCost(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer c.Close()
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
+	empty := attachEmpty(b)
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
 		b.Fatal(err)
@@ -33,6 +39,7 @@ func BenchmarkEventCost(b *testing.B) {
 	defer stats.Close()
 	o := &c.objects
 	programs := map[string]*ebpf.Program{
+		"empty":  empty,
 		"switch": o.OnSwitch, "waking": o.OnWaking, "irq-enter": o.IrqEnter, "irq-leave": o.IrqLeave,
 		"softirq-enter": o.SoftirqEnter, "hrtimer-enter": o.HrtimerEnter, "hrtimer-leave": o.HrtimerLeave,
 	}
@@ -56,6 +63,25 @@ func BenchmarkEventCost(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(lostEvents(b, c), "lost")
 	}
+}
+
+// attachEmpty attaches a program that does nothing to sched_waking.
+func attachEmpty(b *testing.B) *ebpf.Program {
+	b.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "empty", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_waking", License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { p.Close() })
+	l, err := link.AttachTracing(link.TracingOptions{Program: p})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { l.Close() })
+	return p
 }
 
 func lostEvents(b *testing.B, c *Capture) (n float64) {

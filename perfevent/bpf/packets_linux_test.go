@@ -20,6 +20,9 @@ func TestPackets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.SetProcess(int32(child.PID), process); err != nil {
 		t.Fatal(err)
 	}

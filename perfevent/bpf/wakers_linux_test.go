@@ -24,6 +24,9 @@ func TestWakersStack(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
 			if err := c.SetProcess(int32(child.PID), process); err != nil {
 				t.Fatal(err)
 			}

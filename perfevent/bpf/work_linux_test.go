@@ -38,6 +38,9 @@ func TestWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
 	var syncs [][2]int64
 	for range 20 {
 		begin := perfevent.MonotonicNow()
