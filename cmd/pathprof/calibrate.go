@@ -3,11 +3,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +36,7 @@ type calibrateFlags struct {
 	python      string
 	quick, json bool
 	samples     int
+	html, plots string
 	wish        wishFlags
 }
 
@@ -123,6 +127,8 @@ func newCalibrateCommand(e *env) *cobra.Command {
 	flags.BoolVar(&f.quick, "quick", false, "less than half a minute, with wider intervals")
 	flags.IntVar(&f.samples, "samples", 0, "samples of the accuracy table, `N` (default 30000)")
 	flags.BoolVar(&f.json, "json", false, "print JSON: accuracy, cost, overhead, phase, advice")
+	flags.StringVar(&f.html, "html", "", "write a page with the plots to `FILE`, too")
+	flags.StringVar(&f.plots, "plots", "", "write cost and advice as SVG and PNG into `FOLDER`, too")
 	f.wish.add(cmd)
 	return cmd
 }
@@ -151,6 +157,9 @@ func (f *calibrateFlags) run(cmd *cobra.Command, e *env) error {
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the result is not stored, record will not use it: %v", err))
 	}
+	if err := f.files(e, &r); err != nil {
+		return err
+	}
 	if f.json {
 		enc := json.NewEncoder(e.stdout)
 		enc.SetIndent("", "  ")
@@ -161,6 +170,42 @@ func (f *calibrateFlags) run(cmd *cobra.Command, e *env) error {
 		fmt.Fprintf(e.stdout, "\nstored in %s: record --margin uses it\n", path)
 	}
 	return nil
+}
+
+// files writes the page and the plots.
+func (f *calibrateFlags) files(e *env, r *calibrate.Result) error {
+	if f.html != "" {
+		var text bytes.Buffer
+		calibrationText{newScreen(&text, e.getenv), r}.write()
+		err := writeFile(f.html, func(w io.Writer) error { return r.WriteHTML(w, text.String()) })
+		if err != nil {
+			return err
+		}
+	}
+	if f.plots == "" {
+		return nil
+	}
+	if err := os.MkdirAll(f.plots, 0o700); err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	for name, write := range map[string]func(io.Writer, string) error{"cost": r.WriteCostPlot, "advice": r.WriteAdvicePlot} {
+		for _, format := range []string{"svg", "png"} {
+			path := filepath.Join(f.plots, name+"."+format)
+			if err := writeFile(path, func(w io.Writer) error { return write(w, format) }); err != nil {
+				return err
+			}
+		}
+	}
+	return handOver(f.plots, e.getenv)
+}
+
+// writeFile writes a file that only its owner reads.
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
 }
 
 // calibrateWithBar shows a progress bar on a terminal.
