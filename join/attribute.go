@@ -146,14 +146,19 @@ func (j *joiner) divide(out []Entry, segment int, seg *execgraph.Segment, s span
 	}
 	list := j.samples[s.task][s.lo:s.hi]
 	parts := shareOut(length, weights(list))
-	at := make(map[*Stack]int, 8)
+	type key struct {
+		stack  *Stack
+		status Status
+	}
+	at := make(map[key]int, 8)
 	for i := range list {
 		st := j.sampleStack(&list[i])
-		e, ok := at[st]
+		k := key{st, statusOf(&list[i], st)}
+		e, ok := at[k]
 		if !ok {
 			e = len(out)
-			at[st] = e
-			out = append(out, Entry{Stack: st, Segment: segment})
+			at[k] = e
+			out = append(out, Entry{Stack: st, Segment: segment, Status: k.status})
 		}
 		v := &out[e].Values
 		v.Samples++

@@ -36,6 +36,9 @@ func (c *classifier) index(key ClassKey, length int64) int {
 func (c *classifier) add(i int, e Entry) {
 	class := &c.classes[i]
 	class.Samples += e.Values.Samples
+	if e.Status != StatusUnknown {
+		class.Status = addStatus(class.Status, e.Status, e.Values)
+	}
 	if e.Values.Samples == 0 && onCPU(class.Key.State) {
 		class.Unsampled += e.Values.PathNs
 	}
@@ -51,6 +54,7 @@ func (c *classifier) finish(path *ThreadPath, loss lossRule, workers int) {
 		if c.wall > 0 {
 			class.Share = float64(class.Ns) / float64(c.wall)
 		}
+		sortStatus(class.Status)
 		if onCPU(class.Key.State) {
 			class.Doubt.Lost = loss.in(class.Ns, class.Samples)
 		}
@@ -88,6 +92,9 @@ func (t *ThreadPath) Pool(groups [][]int) []Class {
 			sum.Share += class.Share
 			sum.Segments += class.Segments
 			sum.Samples += class.Samples
+			for _, s := range class.Status {
+				sum.Status = addStatus(sum.Status, s.Status, Values{Samples: s.Samples, PathNs: s.Ns})
+			}
 			sum.Unsampled += class.Unsampled
 			sum.Doubt.Lost += class.Doubt.Lost
 		}

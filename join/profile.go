@@ -41,6 +41,8 @@ type Stack struct {
 	Reason  string // in words, empty if the stack is complete
 	// missing says whether the top of a Python stack may be missing.
 	missing missing
+	// takingGIL and importing: see Status.
+	takingGIL, importing bool
 }
 
 // Values of one sample or wait.
@@ -85,6 +87,7 @@ type Entry struct {
 	Stack   *Stack
 	Segment int // index in ThreadPath.Path.Segments
 	Values  Values
+	Status  Status // of its samples
 }
 
 // Estimate is what samples say about a function or a line, with 95 % intervals.
@@ -138,7 +141,10 @@ type Class struct {
 	Doubt     Doubt // what the intervals of Functions were widened by
 	// Clusters are the groups of samples that were taken as independent of each
 	// other; 0 without samples.
-	Clusters  int
+	Clusters int
+	// Status divides the samples by what the interpreter did, most time first;
+	// empty if nothing is known of any.
+	Status    []StatusShare
 	Functions []Function
 	Lines     []Line // if [Options].Lines asks for them
 }

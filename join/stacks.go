@@ -82,6 +82,7 @@ func (s *stackSet) get(id uint32) *Stack {
 	}
 	st := Merge(raw, s.frame, s.frames)
 	st.missing = missingOf(raw)
+	st.takingGIL, st.importing = isTakingGIL(raw, s.frame), isImporting(raw, s.frame)
 	if len(st.Frames) == 0 {
 		st.Frames = []Frame{{Name: "[no stack: " + or(st.Reason, "empty") + "]", Kind: KindPathprof}}
 		st.Verdict = NoStack

@@ -61,6 +61,7 @@ type builder struct {
 type sampleKey struct {
 	stack       *join.Stack
 	path, class int
+	status      join.Status
 }
 
 type locationKey struct {
@@ -126,11 +127,14 @@ func newProfile(p *join.Profile) *profile.Profile {
 func (b *builder) add(r entryRef) {
 	path := &b.p.Paths[r.path]
 	e := &path.Entries[r.entry]
-	key := sampleKey{e.Stack, r.path, path.ClassOf[e.Segment]}
+	key := sampleKey{e.Stack, r.path, path.ClassOf[e.Segment], e.Status}
 	s, ok := b.samples[key]
 	if !ok {
 		s = &profile.Sample{Location: b.stack(e.Stack), Value: make([]int64, 3)}
 		b.label(s, path, &path.Classes[key.class].Key)
+		if e.Status != join.StatusUnknown {
+			s.Label["python"] = []string{string(e.Status)}
+		}
 		b.samples[key] = s
 		b.out.Sample = append(b.out.Sample, s)
 	}

@@ -318,6 +318,9 @@ func (r *textReport) functions(g *classGroup) {
 		r.waitedIn(g)
 		return
 	}
+	if words := statusWords(g.Status, g.Samples); words != "" {
+		fmt.Fprintln(r.w, "    "+words)
+	}
 	var few []join.Function
 	t := r.functionGrid()
 	for _, f := range tops(g.Functions) {
@@ -332,6 +335,19 @@ func (r *textReport) functions(g *classGroup) {
 		fmt.Fprintln(r.w, indent(t.Render(), 4))
 	}
 	r.few(g, few, t.Length() > 0)
+}
+
+// statusWords says what the interpreter did in the samples of a class, if it did
+// more than one thing.
+func statusWords(list []join.StatusShare, samples int64) string {
+	if len(list) == 0 || len(list) == 1 && list[0].Status == join.StatusGIL || samples <= 0 {
+		return ""
+	}
+	var words []string
+	for _, s := range list {
+		words = append(words, strings.TrimSpace(percent(float64(s.Samples)/float64(samples)))+" "+s.Status.Words())
+	}
+	return strings.Join(words, ", ")
 }
 
 // tops are the functions that have time of their own: a list begins with them.

@@ -38,6 +38,7 @@ func TestEventLayout(t *testing.T) {
 		{"event.other_pid", unsafe.Offsetof(e.OtherPid), 48},
 		{"event.other_tid", unsafe.Offsetof(e.OtherTid), 52},
 		{"event.state", unsafe.Offsetof(e.State), 56},
+		{"event.status", unsafe.Offsetof(e.Status), 60},
 		{"sizeof stack_head", unsafe.Sizeof(h), headSize},
 		{"stack_head.native", unsafe.Offsetof(h.Native), 2},
 		{"stack_head.python", unsafe.Offsetof(h.Python), 4},
@@ -88,6 +89,16 @@ func TestEnums(t *testing.T) {
 	} {
 		if recording.StopReason(c) != want {
 			t.Errorf("stop reason: C has %d, Go %d", c, want)
+		}
+	}
+	for c, want := range map[pathprofStatus]recording.GIL{
+		pathprofStatusSTATUS_GIL_UNKNOWN: recording.GILUnknown,
+		pathprofStatusSTATUS_GIL_OWN:     recording.GILOwn,
+		pathprofStatusSTATUS_GIL_OTHER:   recording.GILOther,
+		pathprofStatusSTATUS_GIL_FREE:    recording.GILFree,
+	} {
+		if recording.GIL(c) != want {
+			t.Errorf("GIL: C has %d, Go %d", c, want)
 		}
 	}
 	for want, style := range map[uint32]pyframes.Style{

@@ -78,7 +78,7 @@ type pathprofEvent struct {
 	OtherPid int32
 	OtherTid int32
 	State    uint32
-	Status   uint32
+	Status   pathprofStatus
 	Holder   int32
 	Reserved uint32
 }
@@ -302,6 +302,16 @@ type pathprofStackHead struct {
 	PythonStop uint8
 	Reserved   [7]uint8
 }
+
+type pathprofStatus uint32
+
+const (
+	pathprofStatusSTATUS_GIL_UNKNOWN pathprofStatus = 0
+	pathprofStatusSTATUS_GIL_OWN     pathprofStatus = 1
+	pathprofStatusSTATUS_GIL_OTHER   pathprofStatus = 2
+	pathprofStatusSTATUS_GIL_FREE    pathprofStatus = 3
+	pathprofStatusSTATUS_COLLECTING  pathprofStatus = 128
+)
 
 type pathprofStop uint32
 

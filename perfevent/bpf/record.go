@@ -26,6 +26,9 @@ type Record struct {
 	KernelMode bool
 	// Thinned: a blocked stack was due but left out.
 	Thinned bool
+	// GIL and Collecting are of the thread whose stack was taken.
+	GIL        recording.GIL
+	Collecting bool
 	// HasStack tells whether Stack was taken.
 	HasStack bool
 	Stack    Stack
@@ -76,6 +79,9 @@ func decode(raw []byte, cpu int, rec *Record) error {
 	rec.Thinned = flags&pathprofEventFlagsFLAG_THINNED != 0
 	rec.HasStack = flags&pathprofEventFlagsFLAG_STACK != 0
 	rec.Sample = false
+	status := pathprofStatus(le.Uint32(raw[60:]))
+	rec.Collecting = status&pathprofStatusSTATUS_COLLECTING != 0
+	rec.GIL = recording.GIL(status &^ pathprofStatusSTATUS_COLLECTING)
 	if err := rec.setKind(pathprofEventKind(le.Uint32(raw[24:])), raw[eventSize:]); err != nil {
 		return err
 	}

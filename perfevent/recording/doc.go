@@ -57,6 +57,8 @@
 //	| value        int64         events or ns that it stands for
 //	| kernel_mode  bool          the CPU was in kernel mode
 //	| ctx          uint8         in an interrupt or not
+//	| gil          uint8         who had the GIL: unknown, own, other, free
+//	| collecting   bool          the thread was collecting garbage
 //
 // Stacks, see [Stack]; lists are innermost first:
 //
@@ -91,7 +93,8 @@
 //	| line         int32         executing line, 0 if not known
 //	| first_line   int32         the function's first line
 //
-// Recordings of format 1 end the events' columns with count; they are read as well.
+// Recordings of format 1 end the events' columns with count and the samples' with
+// ctx; they are read as well.
 //
 // Index, one row for each batch of the streams above, in the order of writing:
 //

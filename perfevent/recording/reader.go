@@ -72,7 +72,7 @@ func Open(dir string) (*Reader, error) {
 func (r *Reader) openStreams(dir string) error {
 	index := r.readIndex(dir)
 	var err error
-	if r.samples, err = openIndexed(r, dir, "samples.arrow", sampleTable, index); err != nil {
+	if r.samples, err = openIndexed(r, dir, "samples.arrow", sampleTableOf(r.meta.Format), index); err != nil {
 		return err
 	}
 	if r.stacks, err = openIndexed(r, dir, "stacks.arrow", stackTable, index); err != nil {

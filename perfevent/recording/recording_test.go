@@ -114,6 +114,10 @@ func TestReadFormat1(t *testing.T) {
 	s, err := newStream(out, eventsName(0), eventTable1)
 	check(t, err)
 	out.cpus[0] = s
+	check(t, os.Remove(filepath.Join(dir, "samples.arrow")))
+	samples, err := newStream(out, "samples.arrow", sampleTable1)
+	check(t, err)
+	out.samples = samples
 	out.order = append(out.order, s)
 	for _, e := range w.events {
 		check(t, out.Event(e))

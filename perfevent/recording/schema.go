@@ -72,6 +72,7 @@ var (
 	kindWords    = []string{"invalid", "switch", "waking", "fork", "exec", "exit", "comm", "task", "lost",
 		"object", "send", "receive", "queue", "work", "workend", "io", "throttle"}
 	lockWords  = []string{"unknown", "gil", "mutex", "sem", "pymutex", "cond"}
+	gilWords   = []string{"unknown", "own", "other", "free"}
 	frameWords = []string{"invalid", "python", "native", "kernel"}
 )
 
@@ -121,8 +122,11 @@ func eventTableOf(format int) *table[sched.Event] {
 	return eventTable
 }
 
-var sampleTable = newTable(func(s *Sample) int64 { return s.Time },
-	map[string][]string{"ctx": contextWords},
+var sampleWords = map[string][]string{"ctx": contextWords, "gil": gilWords}
+
+func sampleTime(s *Sample) int64 { return s.Time }
+
+var sampleColumns = []column[Sample]{
 	i64("time_ns", func(s *Sample) *int64 { return &s.Time }),
 	i32("cpu", func(s *Sample) *int32 { return &s.CPU }),
 	i32("pid", func(s *Sample) *int32 { return &s.PID }),
@@ -131,7 +135,23 @@ var sampleTable = newTable(func(s *Sample) int64 { return s.Time },
 	i64("value", func(s *Sample) *int64 { return &s.Value }),
 	boolean("kernel_mode", func(s *Sample) *bool { return &s.Kernel }),
 	enum("ctx", func(s *Sample) *sched.Context { return &s.Ctx }),
+}
+
+// sampleTable is of this format; format 1 ends samples with ctx.
+var (
+	sampleTable = newTable(sampleTime, sampleWords, append(slices.Clone(sampleColumns),
+		enum("gil", func(s *Sample) *GIL { return &s.GIL }),
+		boolean("collecting", func(s *Sample) *bool { return &s.Collecting }))...)
+	sampleTable1 = newTable(sampleTime, sampleWords, sampleColumns...)
 )
+
+// sampleTableOf returns the table of a format's samples.
+func sampleTableOf(format int) *table[Sample] {
+	if format == 1 {
+		return sampleTable1
+	}
+	return sampleTable
+}
 
 var stackTable = newTable(nil,
 	map[string][]string{"kernel_stop": stopWords, "native_stop": stopWords, "python_stop": stopWords},

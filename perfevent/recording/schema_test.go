@@ -60,7 +60,7 @@ func TestWords(t *testing.T) {
 	if len(kindWords) != int(sched.KindThrottle)+1 || len(lockWords) != int(sched.LockCondition)+1 {
 		t.Errorf("%d kinds of events, %d of locks have words", len(kindWords), len(lockWords))
 	}
-	if len(stopWords) != int(StopNoTable)+1 || len(frameWords) != int(FrameKernel)+1 {
+	if len(stopWords) != int(StopNoTable)+1 || len(frameWords) != int(FrameKernel)+1 || len(gilWords) != int(GILFree)+1 {
 		t.Errorf("%d stop reasons, %d kinds of frames have words", len(stopWords), len(frameWords))
 	}
 }

@@ -61,7 +61,7 @@ func each[T any](list []T) iter.Seq2[T, error] {
 //	frame NUMBER python|native|kernel "NAME" "FILE" LINE FIRSTLINE ADDRESS [BUILDID] [eval]
 //	symbol FRAME "NAME" "SOURCE" LINE FIRSTLINE         of a native frame
 //	stack NUMBER kernel=1,2 native=3 python=4,5e [kernel:STOP] [native:STOP] [python:STOP]
-//	sample TIME CPU PID TID STACK VALUE CONTEXT [kernel]
+//	sample TIME CPU PID TID STACK VALUE CONTEXT [kernel] [gil:WORD] [collecting]
 //	TIME CPU KIND …                                     an event, see sched.ParseEvent
 //
 // An e after a Python frame marks one that entered the interpreter from C. Where
@@ -149,6 +149,12 @@ func sampleText(s *Sample) string {
 	text := fmt.Sprintf("sample %d %d %d %d %d %d %s", s.Time, s.CPU, s.PID, s.TID, s.Stack, s.Value, word(contextWords, s.Ctx))
 	if s.Kernel {
 		text += " kernel"
+	}
+	if s.GIL != GILUnknown {
+		text += " gil:" + word(gilWords, s.GIL)
+	}
+	if s.Collecting {
+		text += " collecting"
 	}
 	return text
 }
@@ -382,7 +388,22 @@ func parseSample(text string) (s Sample, err error) {
 	if err != nil {
 		return s, fmt.Errorf("sample: field %d: %w", n+1, err)
 	}
-	s.Kernel = strings.HasSuffix(text, " kernel")
+	const named = 7 // fields before the words
+	for _, w := range strings.Fields(text)[named:] {
+		gil, isGIL := strings.CutPrefix(w, "gil:")
+		switch {
+		case w == "kernel":
+			s.Kernel = true
+		case w == "collecting":
+			s.Collecting = true
+		case isGIL:
+			if s.GIL, err = numbered[GIL](gilWords, gil); err != nil {
+				return s, fmt.Errorf("sample: %w", err)
+			}
+		default:
+			return s, fmt.Errorf("sample: word %q", w)
+		}
+	}
 	s.Ctx, err = numbered[sched.Context](contextWords, ctx)
 	return s, err
 }

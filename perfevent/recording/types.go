@@ -100,7 +100,22 @@ type Sample struct {
 	// Kernel: the CPU was in kernel mode. Ctx: in interrupt context or not.
 	Kernel bool
 	Ctx    sched.Context
+	// GIL and Collecting tell what the interpreter did; see [GIL].
+	GIL        GIL
+	Collecting bool // garbage, in the thread that has the GIL
 }
+
+// GIL says who had the GIL of a thread's interpreter, read in the thread itself.
+type GIL uint8
+
+// Who had it. Unknown are threads without Python, thread states that were not
+// found, and builds that have no GIL.
+const (
+	GILUnknown GIL = iota
+	GILOwn         // the thread
+	GILOther       // another thread
+	GILFree        // nobody
+)
 
 // Loss counts what a recording could not keep.
 type Loss struct {
