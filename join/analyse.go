@@ -9,6 +9,7 @@ import (
 	"iter"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"pathprof/join/execgraph"
@@ -127,11 +128,15 @@ func analyse(in input, opt Options) (*Profile, error) {
 	}
 	j := &joiner{
 		names: nm, graph: g, stacks: newStackSet(in.stack, in.frame, opt.Frames),
-		targets: make(map[int32]bool), begin: g.Begin, thinned: in.meta.Loss.ThinnedStacks > 0,
+		targets: make(map[int32]bool), python: make(map[int32]bool), begin: g.Begin, thinned: in.meta.Loss.ThinnedStacks > 0,
 		lines: opt.Lines, workers: max(1, opt.Workers/max(1, len(paths))),
 	}
 	for _, t := range in.meta.Targets {
 		j.targets[t.PID] = true
+		j.python[t.PID] = true
+	}
+	for _, i := range in.meta.Interpreters {
+		j.python[i.PID] = true
 	}
 	read, err := j.readSamples(&in, g, paths)
 	if err != nil {
@@ -261,13 +266,23 @@ func (j *joiner) countStacks(results []joined) (map[Verdict]int64, map[string]in
 				used[s.task][i] = true
 				st := j.sampleStack(&list[i])
 				verdicts[st.Verdict]++
-				if st.Reason != "" {
-					reasons[st.Reason]++
+				if reason := j.reasonIn(st, list[i].PID); reason != "" {
+					reasons[reason]++
 				}
 			}
 		}
 	}
 	return verdicts, reasons
+}
+
+// reasonIn is why a stack of a process is not complete. One that runs no Python
+// lacks nothing without it.
+func (j *joiner) reasonIn(s *Stack, pid int32) string {
+	if j.python[pid] {
+		return s.Reason
+	}
+	rest, _ := strings.CutPrefix(s.Reason, cutWords("python", recording.StopNoInterp))
+	return strings.TrimPrefix(rest, "; ")
 }
 
 // newProfile is a profile without paths.

@@ -24,6 +24,7 @@ type joiner struct {
 	stacks  *stackSet
 	samples map[sched.TaskID][]recording.Sample // in time order
 	targets map[int32]bool                      // process numbers
+	python  map[int32]bool                      // those that run it, or may
 	begin   int64                               // of the recording
 	thinned bool                                // some blocked stacks were left out
 	loss    lossRule

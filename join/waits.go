@@ -37,14 +37,31 @@ type objects struct {
 // in returns the words for what a wait is in, full and as a class has them.
 func (o *objects) in(on *execgraph.On, pid int32, at int64) (full, class string) {
 	full = o.j.in(on, pid, at, true)
-	if o.seen[full] {
-		return full, full
+	class = withoutClient(full)
+	if o.seen[class] {
+		return full, class
 	}
 	if len(o.seen) >= maxObjects {
 		return full, o.j.in(on, pid, at, false)
 	}
-	o.seen[full] = true
-	return full, full
+	o.seen[class] = true
+	return full, class
+}
+
+// withoutClient leaves a connection the end that stays the same when a client
+// connects anew: "tcp 10.0.0.2:4000>10.0.0.1:80" becomes "tcp >10.0.0.1:80".
+func withoutClient(in string) string {
+	head, ends, ok := strings.Cut(in, " of tcp ")
+	if !ok {
+		return in
+	}
+	if i := strings.IndexByte(ends, '>'); i >= 0 {
+		return head + " of tcp " + ends[i:]
+	}
+	if i := strings.IndexByte(ends, '<'); i >= 0 {
+		return head + " of tcp " + ends[:i+1]
+	}
+	return in
 }
 
 // lockWords are the kinds of locks as a sentence has them.

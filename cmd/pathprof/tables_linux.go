@@ -83,6 +83,9 @@ func (l *tableLoader) codeMap(pid int32, m *proc.Mapping) bpf.CodeMap {
 	t, known := l.files[fileOf(m)]
 	if !known {
 		t = l.open(pid, m)
+		if t.ref == bpf.NotLoaded && gone(pid) {
+			return c // its end explains it; another process shall ask anew
+		}
 		l.files[fileOf(m)] = t
 	}
 	c.Table = t.ref
@@ -111,7 +114,9 @@ func (l *tableLoader) open(pid int32, m *proc.Mapping) loadedTable {
 	}
 	f, err := proc.OpenMapped(int(pid), *m)
 	if err != nil {
-		l.notes["unwind table: "+err.Error()]++
+		if !gone(pid) {
+			l.notes["unwind table: "+err.Error()]++
+		}
 		return loadedTable{ref: bpf.NotLoaded}
 	}
 	defer f.Close()
@@ -134,7 +139,16 @@ func (l *tableLoader) openVDSO(pid int32, m *proc.Mapping) loadedTable {
 	}
 	defer mem.Close()
 	t, err := unwind.BuildTable(io.NewSectionReader(mem, int64(m.Start), int64(m.End-m.Start)))
+	if err != nil && gone(pid) {
+		return loadedTable{ref: bpf.NotLoaded}
+	}
 	return loadedTable{ref: l.put(m.Path, t, err)}
+}
+
+// gone tells whether a process has ended, and with it its mappings.
+func gone(pid int32) bool {
+	maps, err := proc.Maps(int(pid))
+	return err != nil || len(maps) == 0
 }
 
 // madeTable is the table of code made at run time, of which only CPython's own

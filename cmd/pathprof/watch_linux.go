@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"pathprof/perfevent"
 	"pathprof/perfevent/bpf"
@@ -26,6 +27,7 @@ type watcher struct {
 	capture *bpf.Capture
 	targets *targets
 	opt     recordOptions
+	self    int32
 	side    *perfevent.SideBand
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
@@ -38,8 +40,9 @@ type watcher struct {
 	mu      sync.Mutex
 	news    []news
 	interps map[int32]*recording.Interpreter
-	seen    map[int32]bool // processes with samples
-	graves  [][]int32      // processes that ended, by poll
+	seen    map[int32]int // samples of processes; the session's
+	wanted  []int32       // processes to get tables
+	graves  [][]int32     // processes that ended, by poll
 }
 
 // news is one thing the resolver must be told.
@@ -56,7 +59,7 @@ func newWatcher(capture *bpf.Capture, targets *targets, opt recordOptions) (*wat
 	return &watcher{
 		capture: capture, targets: targets, opt: opt, side: side,
 		tables: newTableLoader(capture), known: map[int32]bpf.Process{}, remap: map[int32]bool{},
-		interps: map[int32]*recording.Interpreter{}, seen: map[int32]bool{},
+		interps: map[int32]*recording.Interpreter{}, seen: map[int32]int{}, self: int32(os.Getpid()),
 	}, nil
 }
 
@@ -91,12 +94,40 @@ func (w *watcher) start() {
 		var rec perfevent.Record
 		for {
 			w.drain()
-			if err := w.side.ReadInto(ctx, &rec); err != nil {
+			soon, cancel := context.WithTimeout(ctx, wantedEvery)
+			err := w.side.ReadInto(soon, &rec)
+			cancel()
+			switch {
+			case err == nil:
+				w.take(rec)
+			case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 				return
 			}
-			w.take(rec)
+			w.loadWanted()
 		}
 	})
+}
+
+// wantedEvery is how soon a process that turns out to matter gets its tables.
+const wantedEvery = 100 * time.Millisecond
+
+// wantedAfter so many samples a process matters.
+const wantedAfter = 4
+
+// loadWanted makes processes known that run no Python, but are on record: a path
+// may lead through them.
+func (w *watcher) loadWanted() {
+	w.mu.Lock()
+	list := w.wanted
+	w.wanted = nil
+	w.mu.Unlock()
+	for _, pid := range list {
+		if _, ok := w.known[pid]; !ok && pid != w.self {
+			w.known[pid] = bpf.Process{}
+			w.remap[pid] = true
+		}
+	}
+	w.reload()
 }
 
 // drain takes the records that are there, then what a burst of them has changed.
@@ -283,7 +314,15 @@ func (w *watcher) bury(r *resolver) {
 }
 
 // sampled notes that a process is on record.
-func (w *watcher) sampled(pid int32) { w.seen[pid] = true }
+func (w *watcher) sampled(pid int32) {
+	w.seen[pid]++
+	if w.seen[pid] != wantedAfter || w.opt.onlyTargets {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wanted = append(w.wanted, pid)
+}
 
 // interpreters returns those of the targets and of processes with samples.
 func (w *watcher) interpreters() []recording.Interpreter {
@@ -291,7 +330,7 @@ func (w *watcher) interpreters() []recording.Interpreter {
 	defer w.mu.Unlock()
 	var list []recording.Interpreter
 	for pid, in := range w.interps {
-		if w.seen[pid] || w.targets.has(pid) {
+		if w.seen[pid] > 0 || w.targets.has(pid) {
 			list = append(list, *in)
 		}
 	}

@@ -16,10 +16,18 @@ import (
 // tcpListen is TCP_LISTEN of include/net/tcp_states.h.
 const tcpListen = "0A"
 
-// parseInet reads a table of /proc/net/{tcp,tcp6,udp,udp6} into names by inode:
-// "tcp 10.0.0.1:80>10.0.0.2:4000", "tcp 0.0.0.0:80 listening". What has no inode
+// parseInet reads a table of /proc/net/{tcp,tcp6,udp,udp6} into names by inode: of
+// a connection's two ends "tcp 10.0.0.2:4000>10.0.0.1:80", the socket's own end
+// first and the arrow towards the end that listens, if that is this one
+// "tcp 10.0.0.1:80<10.0.0.2:4000"; "tcp 0.0.0.0:80 listening". What has no inode
 // (a connection in TIME_WAIT) belongs to nobody and is left out.
 func parseInet(r io.Reader, protocol string, names map[uint64]string) error {
+	type ends struct {
+		inode       uint64
+		local, peer netip.AddrPort
+	}
+	var connected []ends
+	listens := make(map[uint16]bool)
 	lines := bufio.NewScanner(r)
 	lines.Scan() // the heading
 	for lines.Scan() {
@@ -42,12 +50,20 @@ func parseInet(r io.Reader, protocol string, names map[uint64]string) error {
 		switch {
 		case inode == 0:
 		case peer.Port() != 0:
-			names[inode] = protocol + " " + local.String() + ">" + peer.String()
+			connected = append(connected, ends{inode, local, peer})
 		case protocol == "tcp" && f[3] == tcpListen:
 			names[inode] = protocol + " " + local.String() + " listening"
+			listens[local.Port()] = true
 		default:
 			names[inode] = protocol + " " + local.String()
 		}
+	}
+	for _, e := range connected {
+		arrow := ">"
+		if listens[e.local.Port()] {
+			arrow = "<"
+		}
+		names[e.inode] = protocol + " " + e.local.String() + arrow + e.peer.String()
 	}
 	return lines.Err()
 }

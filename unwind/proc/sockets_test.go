@@ -41,7 +41,7 @@ func TestSockets(t *testing.T) {
 	}
 	want := map[uint64]string{
 		423262: "tcp 127.0.0.1:8080 listening",
-		423263: "tcp 127.0.0.1:8080>10.0.0.2:49152",
+		423263: "tcp 127.0.0.1:8080<10.0.0.2:49152",
 		77:     "tcp [::1]:80>[::1]:81",
 		1678:   "unix", 1679: "unix /run/a b", 1680: "unix @abstract",
 	}
