@@ -84,31 +84,39 @@ def weights_of(alike):
     return [random.gammavariate(share * (1 / alike - 1), 1) for share in SHARES.values()]
 
 
-def truth(rounds):
+def between():
+    """What mode "differ" does between two requests, and its CPU time, ns."""
+    begin = time.thread_time_ns()
+    weights = weights_of(ALIKE)
+    time.sleep(0.0005)
+    return weights, time.thread_time_ns() - begin
+
+
+def truth(mode, rounds):
     costs = {f: [] for f in [*FUNCTIONS, nothing]}
     for _ in range(rounds):  # in turn: the machine's speed changes
         for f, list_of in costs.items():
             list_of.append(cost([f], [1], LOOPS))
     median = {f.__name__: statistics.median(list_of) for f, list_of in costs.items()}
     other = median["nothing"]
+    pause = statistics.median(between()[1] for _ in range(rounds)) if mode == "differ" else 0
     spent = {name: share * (median[name] - other) for name, share in SHARES.items()}
-    whole = sum(spent.values()) + other
+    whole = sum(spent.values()) + other + pause
     return {name: ns / whole for name, ns in spent.items()}
 
 
 def main():
     mode = sys.argv[1]
     random.seed(20240229)
-    truth(3)  # the interpreter specializes code that has run a while
-    shares = truth(60)
+    truth(mode, 3)  # the interpreter specializes code that has run a while
+    shares = truth(mode, 60)
     print("ready", flush=True)
     print(json.dumps({"tid": threading.get_native_id(), "shares": shares}), flush=True)
     random.seed()
     while mode == "alike":
         request(FUNCTIONS, list(SHARES.values()), LOOPS)
     while True:
-        request(FUNCTIONS, weights_of(ALIKE), LOOPS)
-        time.sleep(0.0005)
+        request(FUNCTIONS, between()[0], LOOPS)
 
 
 main()
