@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
@@ -211,6 +212,9 @@ func (s *session) run(ctx context.Context) (why string, err error) {
 // goes without a sample.
 const periodsPerChange = 20
 
+// maxVaryDelay bounds how long a change of the period keeps the rings waiting.
+const maxVaryDelay = 10 * time.Millisecond
+
 // vary draws another period now and then, if it is to vary.
 func (s *session) vary() error {
 	info := s.counters.Info()
@@ -219,6 +223,9 @@ func (s *session) vary() error {
 		return nil
 	}
 	s.varied = time.Now()
+	// The polls are in step with the clock themselves, and the period begins anew
+	// with its change: at a random place of the old one.
+	time.Sleep(rand.N(min(time.Duration(info.Period), maxVaryDelay) + 1))
 	return s.counters.SetPeriod(perfevent.Jittered(info.Period))
 }
 
