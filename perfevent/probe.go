@@ -11,8 +11,12 @@ import (
 	"strings"
 )
 
-// MinKernel is the oldest kernel that recording works on.
-const MinKernel = "5.15"
+// MinKernel is the oldest kernel that recording works on; arm64 needs
+// MinKernelARM64, the first whose BPF has atomic operations there.
+const (
+	MinKernel      = "5.15"
+	MinKernelARM64 = "5.18"
+)
 
 // Mode says what a feature is needed for.
 type Mode string

@@ -68,21 +68,25 @@ func sysctlText(name string) string {
 }
 
 func probeKernel() Feature {
-	f := Feature{Name: "kernel " + MinKernel + " or newer", Mode: ModeRecord}
+	oldest := MinKernel
+	if runtime.GOARCH == "arm64" {
+		oldest = MinKernelARM64
+	}
+	f := Feature{Name: "kernel " + oldest + " or newer", Mode: ModeRecord}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		f.Detail = err.Error()
 		return f
 	}
 	release := unix.ByteSliceToString(name.Release[:])
-	ok, err := atLeast(release, MinKernel)
+	ok, err := atLeast(release, oldest)
 	if err != nil {
 		f.Detail = err.Error()
 		return f
 	}
 	f.OK, f.Detail = ok, "this is "+release
 	if !ok {
-		f.MinKernel, f.Hint = MinKernel, "use a newer kernel"
+		f.MinKernel, f.Hint = oldest, "use a newer kernel"
 	}
 	return f
 }
