@@ -2,12 +2,13 @@
 """One small program for each kind of wait, which says what it waited for.
 
 usage: waitkit.py --list
-       waitkit.py CASE… [--rounds N] [--seconds S] [--in-turn] [--on-line]
+       waitkit.py CASE… [--rounds N] [--seconds S] [--in-turn] [--on-line] [--quiet]
 
 Each CASE waits N times (3), or for S seconds, and times its waits. With several
 cases each runs in a process of its own, all at once, or in turn in one. "all" stands
 for every case. Prints "ready", runs (with
---on-line: when a line comes on standard input), and prints one line of JSON:
+--on-line: when a line comes on standard input), and prints one line of JSON (but for
+--quiet):
 
     {"waits": [{"case", "pid", "tid", "begin_ns", "end_ns", "causes", "calls",
                 "waker_pid", "waker_tid", "function"}]}
@@ -651,7 +652,7 @@ def main():
             print("%-16s %s" % (name, about))
         return
     rounds, seconds = int(option("--rounds", 3)), option("--seconds", 0)
-    names = [a for a in sys.argv[1:] if a not in ("--on-line", "--in-turn")]
+    names = [a for a in sys.argv[1:] if a not in ("--on-line", "--in-turn", "--quiet")]
     if names == ["all"]:
         names = list(CASES)
     for name in names:
@@ -659,6 +660,8 @@ def main():
             sys.exit("no case " + name + "; --list shows them")
     if not names:
         sys.exit(__doc__)
+    if "--quiet" in sys.argv:
+        sys.stdout = open(os.devnull, "w")
     print("ready", flush=True)
     if "--on-line" in sys.argv:
         sys.stdin.readline()

@@ -33,19 +33,32 @@ const demoPatience = 20 * time.Second
 type demoFlags struct {
 	duration time.Duration
 	out      string
+	list     bool
 }
 
 func newDemoCommand(e *env) *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
-		Use:   "demo",
+		Use:   "demo [CASE]",
 		Short: "Profile a small Python program that computes, waits and sleeps, and explain it",
 		Example: `  sudo pathprof demo
-  sudo pathprof demo -d 10s -o demo-out`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+  sudo pathprof demo -d 10s -o demo-out
+  pathprof demo --list
+  sudo pathprof demo gil-echo`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.list {
+				e.cases()
+				return nil
+			}
+			if len(args) > 0 && !isCase(args[0]) {
+				return usagef(cmd, "no case %q; demo --list shows them", args[0])
+			}
 			if f.duration <= 0 {
 				return usagef(cmd, "duration %v: must be above zero", f.duration)
+			}
+			if len(args) > 0 {
+				return f.showCase(cmd.Context(), e, args[0])
 			}
 			return f.run(cmd.Context(), e)
 		},
@@ -53,6 +66,7 @@ func newDemoCommand(e *env) *cobra.Command {
 	flags := cmd.Flags()
 	flags.DurationVarP(&f.duration, "duration", "d", 5*time.Second, "`time` to record")
 	flags.StringVarP(&f.out, "output", "o", "", "`folder` for program, recording and profiles (default a new one for temporary files)")
+	flags.BoolVar(&f.list, "list", false, "list the cases: one for each kind of wait")
 	return cmd
 }
 

@@ -40,6 +40,8 @@
 //	  0.050 s   5.0 %         1        -    blocked (timer hrtimer) python3/stock-refresh
 //	  0.050 s   5.0 %         1        -  waiting for timer hrtimer
 //
+//	  modes: 90 % user, 10 % unknown
+//
 //	  running python3/python3
 //	       self  95 % interval  with callees  function              defined at
 //	     63.6 %    32.2 – 86.6        90.9 %  Handler.price         /srv/shop/app.py:20

@@ -76,7 +76,7 @@ func TestUsage(t *testing.T) {
 		{"pprof a -o b --by colour", `"colour"`},
 		{"dump", "no recording given"},
 		{"check now", `unexpected argument "now"`},
-		{"demo now", `unexpected argument "now"`},
+		{"demo now", `no case "now"`},
 		{"demo -d 0s", "must be above zero"},
 		{"demo -d soon", "invalid argument"},
 		{"record", "nothing to record"},
