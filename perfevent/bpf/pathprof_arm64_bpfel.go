@@ -114,7 +114,8 @@ const (
 	pathprofEventKindEVENT_WORK     pathprofEventKind = 11
 	pathprofEventKindEVENT_WORK_END pathprofEventKind = 12
 	pathprofEventKindEVENT_IO       pathprofEventKind = 13
-	pathprofEventKindEVENT_KINDS    pathprofEventKind = 14
+	pathprofEventKindEVENT_THROTTLE pathprofEventKind = 14
+	pathprofEventKindEVENT_KINDS    pathprofEventKind = 15
 )
 
 type pathprofInnerKey struct {
@@ -132,7 +133,7 @@ type pathprofIssued struct {
 
 type pathprofLoss struct {
 	_       structs.HostLayout
-	Lost    [14]uint64
+	Lost    [15]uint64
 	Idle    uint64
 	Thinned uint64
 	Samples uint64

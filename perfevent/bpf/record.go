@@ -90,6 +90,8 @@ func decode(raw []byte, cpu int, rec *Record) error {
 		decodeWait(raw, &rec.Event, rec.realtime)
 	case sched.KindQueue, sched.KindWork, sched.KindWorkEnd:
 		rec.Event.Object, rec.Value = le.Uint64(raw[8:]), int64(le.Uint64(raw[16:]))
+	case sched.KindThrottle:
+		rec.Event.Conn = le.Uint64(raw[8:])
 	case sched.KindIO:
 		rec.Event.Count = rec.Value
 	case sched.KindSend, sched.KindReceive:
@@ -132,6 +134,8 @@ func (rec *Record) setKind(kind pathprofEventKind, rest []byte) error {
 		rec.Event.Kind = sched.KindWorkEnd
 	case pathprofEventKindEVENT_IO:
 		rec.Event.Kind = sched.KindIO
+	case pathprofEventKindEVENT_THROTTLE:
+		rec.Event.Kind = sched.KindThrottle
 	case pathprofEventKindEVENT_SAMPLE:
 		rec.Sample = true
 		return nil

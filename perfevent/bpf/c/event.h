@@ -33,6 +33,7 @@ enum event_kind {
 	EVENT_WORK,
 	EVENT_WORK_END,
 	EVENT_IO,
+	EVENT_THROTTLE,
 	EVENT_KINDS,
 };
 
@@ -96,7 +97,7 @@ enum status {
 struct event {
 	u64 time; /* CLOCK_MONOTONIC, ns */
 	u64 value; /* sample: the period; exec: the old thread number; switch: the object; packet: connection;
-		    work: address of the item; io: issue to completion, ns */
+		    work: address of the item; io: issue to completion, ns; throttle: control group */
 	u64 extra; /* switch: the timeout, ns, since when flags say; packet: seq << 32 | bytes;
 		    work: address of the function */
 	enum event_kind kind;

@@ -24,6 +24,7 @@
 #include "wait.h"
 #include "packet.h"
 #include "work.h"
+#include "limit.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
 
@@ -144,6 +145,8 @@ int on_switch(u64 *ctx)
 	set_task(&e->event, prev);
 	set_other(&e->event, next);
 	set_wait(&e->event, prev, p);
+	if (!e->event.state && prev->pid)
+		emit_limit(prev, e->event.time);
 	/* Only a blocked thread's stack belongs to a wait; a dead one has none. */
 	if (p && !ctx[0] && e->event.state && !(e->event.state & 0x30)) {
 		if (may_take_stack(prev->pid, e->event.time, 0)) {
