@@ -121,7 +121,7 @@ var only = flag.String("steps", "", "run only the steps whose names this express
 func (k kind) planned() (plan, error) {
 	p := k.plan(k)
 	match, err := regexp.Compile(*only)
-	p.Steps = slices.DeleteFunc(p.Steps, func(s step) bool { 
+	p.Steps = slices.DeleteFunc(p.Steps, func(s step) bool {
 		tooLong := os.Getenv(sizeEnv) == "short" && s.Name == "cmd/pathprof"
 		return err == nil && (tooLong || !match.MatchString(s.Name))
 	})
