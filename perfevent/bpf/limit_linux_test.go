@@ -78,6 +78,9 @@ func TestLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(child.PID)), 0o644); err != nil {
 		t.Fatal(err)
 	}
