@@ -278,7 +278,7 @@ func TestRecordErrors(t *testing.T) {
 		{"bad flag", []string{"--nonsense"}, 2, "nonsense"},
 	}
 	for _, in := range perftest.Interpreters() {
-		if strings.HasPrefix(in.Version, "3.7") || strings.HasPrefix(in.Version, "2.7") {
+		if strings.HasPrefix(in.Version, "2.7") {
 			old := perftest.StartSource(t, in.Path, "old.py", "import sys\nprint('ready')\nsys.stdout.flush()\nsys.stdin.readline()\n")
 			cases = append(cases, struct {
 				name   string
