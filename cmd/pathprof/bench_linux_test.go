@@ -38,9 +38,6 @@ while True:
     print(time.monotonic_ns(), time.thread_time_ns() - before, flush=True)
 `
 
-// slowdownPairs is how many windows with and without the recorder are compared.
-const slowdownPairs = 20
-
 // BenchmarkSlowdown reports by how much a computing thread at depth 10 is slowed
 // while it is recorded at 1 ms, see [slowdown].
 func BenchmarkSlowdown(b *testing.B) {
@@ -66,38 +63,37 @@ func BenchmarkSwitching(b *testing.B) {
 }
 
 // slowdown reports the median of the ratios of windows with the recorder to the
-// windows around them, in one running process, since two starts of one program
-// differ by more than that. low and high are the 95 % bootstrap interval of the
-// median; lost is what the recorders lost.
+// windows around them, a pair an iteration (-benchtime=20x), in one running
+// process, since two starts of one program differ by more than that. low and high
+// are the 95 % bootstrap interval of the median; lost is the most a recorder lost.
 func slowdown(b *testing.B, child *perftest.Child) {
 	path := builtProgram(b)
+	var ratios, lost []float64
+	before := unitCost(b, child, time.Second)
 	for b.Loop() {
-		var ratios, lost []float64
-		before := unitCost(b, child, time.Second)
-		for i := range slowdownPairs {
-			dir := filepath.Join(b.TempDir(), strconv.Itoa(i))
-			cmd := exec.Command(path, "record", "-p", strconv.Itoa(child.PID), "--period", "1ms", "-o", dir, "-d", "1h")
-			if err := cmd.Start(); err != nil {
-				b.Fatal(err)
-			}
-			time.Sleep(600 * time.Millisecond) // its start is not what is measured
-			on := unitCost(b, child, time.Second)
-			cmd.Process.Signal(os.Interrupt)
-			if err := cmd.Wait(); err != nil {
-				b.Fatal(err)
-			}
-			m := openRecording(b, dir).Meta()
-			lost = append(lost, float64(m.Loss.Samples+m.Loss.Events))
-			after := unitCost(b, child, time.Second)
-			ratios = append(ratios, on/((before+after)/2))
-			before = after
+		dir := filepath.Join(b.TempDir(), strconv.Itoa(len(ratios)))
+		cmd := exec.Command(path, "record", "-p", strconv.Itoa(child.PID), "--period", "1ms", "-o", dir, "-d", "1h")
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
 		}
-		low, high := bootstrapMedian(ratios)
-		b.ReportMetric(median(ratios), "ratio")
-		b.ReportMetric(low, "low")
-		b.ReportMetric(high, "high")
-		b.ReportMetric(slices.Max(lost), "lost")
+		time.Sleep(600 * time.Millisecond) // its start is not what is measured
+		on := unitCost(b, child, time.Second)
+		cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil {
+			b.Fatal(err)
+		}
+		m := openRecording(b, dir).Meta()
+		lost = append(lost, float64(m.Loss.Samples+m.Loss.Events))
+		after := unitCost(b, child, time.Second)
+		ratios = append(ratios, on/((before+after)/2))
+		before = after
 	}
+	low, high := bootstrapMedian(ratios)
+	b.ReportMetric(median(ratios), "ratio")
+	b.ReportMetric(low, "low")
+	b.ReportMetric(high, "high")
+	b.ReportMetric(slices.Max(lost), "lost")
+	b.ReportMetric(0, "ns/op")
 }
 
 // unitCost is the median CPU time of the units that end within a window.

@@ -447,8 +447,9 @@ func (r *textReport) basis() {
 	if p.AskedHz > 0 {
 		line += fmt.Sprintf("asked %.0f, ", p.AskedHz)
 	}
-	line += fmt.Sprintf("achieved %.0f samples a second on CPU; %s, %d lost; throttled %s.",
-		p.AchievedHz, count(p.Samples, "sample"), p.Lost, times(p.Throttled))
+	line += fmt.Sprintf("achieved %.0f samples a second on CPU; %s; lost %s, %s; throttled %s.",
+		p.AchievedHz, count(p.Samples, "sample"), count(int64(r.meta.Loss.Samples), "sample"),
+		count(int64(r.meta.Loss.Events), "event"), times(p.Throttled))
 	fmt.Fprintln(r.w, r.faint(r.wrap(line, 2)))
 	if p.EventNote != "" {
 		fmt.Fprintln(r.w, r.faint(r.wrap("Event: "+p.EventNote+".", 2)))
