@@ -24,6 +24,7 @@ type Mode string
 // The modes. Only a missing feature of ModeRecord keeps one from recording.
 const (
 	ModeRecord   Mode = "record"
+	ModeCauses   Mode = "causes of waits"
 	ModeHardware Mode = "hardware events"
 	ModePython   Mode = "Python names of others' processes"
 	ModeKernel   Mode = "kernel function names"

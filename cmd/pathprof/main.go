@@ -54,7 +54,7 @@ type env struct {
 func newEnv(stdout, stderr io.Writer) *env {
 	return &env{
 		stdout: stdout, stderr: stderr, getenv: os.Getenv, lookPath: exec.LookPath, self: callName(),
-		probe: perfevent.Probe, checkRecord: perfevent.CheckRecord, record: record,
+		probe: probe, checkRecord: perfevent.CheckRecord, record: record,
 		calibrate: runCalibration,
 	}
 }

@@ -10,8 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathprof/perfevent"
+	"pathprof/perfevent/bpf"
 	"pathprof/perfevent/recording"
 )
+
+// probe looks at what this machine allows.
+func probe() []perfevent.Feature { return append(perfevent.Probe(), bpf.Probe()...) }
 
 // fillMeta says what is about to be recorded.
 func (s *session) fillMeta() {
@@ -38,6 +42,7 @@ func (s *session) fillMeta() {
 		m.Scope = "process"
 	}
 	m.Version = version()
+	m.Warnings = s.capture.Missing()
 	m.Options = s.opt.asked
 	s.fillTargets()
 	if irqs, err := perfevent.IRQNames(); err == nil {

@@ -8,7 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"pathprof/perfevent"
 )
+
+func probe() []perfevent.Feature { return perfevent.Probe() }
 
 // record needs Linux; everything else works on any system.
 func record(context.Context, recordOptions) (summary, error) {

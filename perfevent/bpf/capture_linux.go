@@ -62,6 +62,7 @@ type Capture struct {
 	rings   *ringReader
 	backlog backlog
 	cfg     Config
+	missing missing
 	bad     uint64
 	// realtime is CLOCK_REALTIME minus CLOCK_MONOTONIC at the last poll.
 	realtime int64
@@ -76,6 +77,10 @@ func Open(cfg Config) (*Capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read BPF object: %w", err)
 	}
+	return open(spec, cfg)
+}
+
+func open(spec *ebpf.CollectionSpec, cfg Config) (*Capture, error) {
 	kernel := btf.NewCache() // the kernel's types are many: read them once
 	if err := configure(spec, cfg, kernel); err != nil {
 		return nil, err
@@ -84,8 +89,8 @@ func Open(cfg Config) (*Capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{cfg: cfg}
-	if err := spec.LoadAndAssign(&c.objects, &ebpf.CollectionOptions{Cache: kernel}); err != nil {
+	c := &Capture{cfg: cfg, missing: missing{}}
+	if err := c.load(spec, kernel); err != nil {
 		return nil, loadError(err)
 	}
 	if c.rings, err = openRings(c.objects.Rings, c.objects.RingData, cpus, chunks); err != nil {
@@ -93,8 +98,7 @@ func Open(cfg Config) (*Capture, error) {
 		return nil, err
 	}
 	o := &c.objects.pathprofPrograms
-	if err := c.attach(o.IrqEnter, o.IrqLeave, o.SoftirqEnter, o.SoftirqLeave, o.HrtimerEnter, o.HrtimerLeave,
-		o.TimerEnter, o.TimerLeave, o.OnFork, o.OnExec, o.OnExit, o.OnRename); err != nil {
+	if err := cmp.Or(c.attachOptions(true), c.attach(o.OnFork, o.OnExec, o.OnExit)); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -211,14 +215,7 @@ func (c *Capture) attach(programs ...*ebpf.Program) error {
 // second: poll soon.
 func (c *Capture) Start() error {
 	o := &c.objects.pathprofPrograms
-	var programs []*ebpf.Program
-	if !c.cfg.NoPackets {
-		programs = append(programs, o.OnSend, o.OnReceive)
-	}
-	if !c.cfg.OnlyTargets {
-		programs = append(programs, o.OnQueue, o.OnWork, o.OnWorkEnd, o.OnIssue, o.OnComplete)
-	}
-	return c.attach(append(programs, o.OnWaking, o.OnSwitch)...)
+	return cmp.Or(c.attachOptions(false), c.attach(o.OnWaking, o.OnSwitch))
 }
 
 // AttachCounter lets the overflows of a perf event take samples. The event must

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 )
 
@@ -103,10 +102,7 @@ type Empty struct{ program *ebpf.Program }
 
 // OpenEmpty loads an empty program.
 func OpenEmpty() (*Empty, error) {
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "empty", Type: ebpf.PerfEvent, License: "GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-	})
+	p, err := ebpf.NewProgram(emptyProgram("empty"))
 	if err != nil {
 		return nil, loadError(err)
 	}

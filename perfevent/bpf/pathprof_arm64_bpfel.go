@@ -382,6 +382,8 @@ const (
 	pathprofMapUnwindRules     = "unwind_rules"
 	pathprofProgHrtimerEnter   = "hrtimer_enter"
 	pathprofProgHrtimerLeave   = "hrtimer_leave"
+	pathprofProgIpiEnter       = "ipi_enter"
+	pathprofProgIpiLeave       = "ipi_leave"
 	pathprofProgIrqEnter       = "irq_enter"
 	pathprofProgIrqLeave       = "irq_leave"
 	pathprofProgOnComplete     = "on_complete"
@@ -407,6 +409,7 @@ const (
 	pathprofVarOnlyTargets     = "only_targets"
 	pathprofVarRingChunks      = "ring_chunks"
 	pathprofVarRingCpus        = "ring_cpus"
+	pathprofVarSeesInterrupts  = "sees_interrupts"
 	pathprofVarStacksPerSecond = "stacks_per_second"
 	pathprofVarWaitRules       = "wait_rules"
 )
@@ -455,6 +458,8 @@ type pathprofSpecs struct {
 type pathprofProgramSpecs struct {
 	HrtimerEnter *ebpf.ProgramSpec `ebpf:"hrtimer_enter"`
 	HrtimerLeave *ebpf.ProgramSpec `ebpf:"hrtimer_leave"`
+	IpiEnter     *ebpf.ProgramSpec `ebpf:"ipi_enter"`
+	IpiLeave     *ebpf.ProgramSpec `ebpf:"ipi_leave"`
 	IrqEnter     *ebpf.ProgramSpec `ebpf:"irq_enter"`
 	IrqLeave     *ebpf.ProgramSpec `ebpf:"irq_leave"`
 	OnComplete   *ebpf.ProgramSpec `ebpf:"on_complete"`
@@ -507,6 +512,7 @@ type pathprofVariableSpecs struct {
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
 	RingChunks      *ebpf.VariableSpec `ebpf:"ring_chunks"`
 	RingCpus        *ebpf.VariableSpec `ebpf:"ring_cpus"`
+	SeesInterrupts  *ebpf.VariableSpec `ebpf:"sees_interrupts"`
 	StacksPerSecond *ebpf.VariableSpec `ebpf:"stacks_per_second"`
 	WaitRules       *ebpf.VariableSpec `ebpf:"wait_rules"`
 }
@@ -577,6 +583,7 @@ type pathprofVariables struct {
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`
 	RingChunks      *ebpf.Variable `ebpf:"ring_chunks"`
 	RingCpus        *ebpf.Variable `ebpf:"ring_cpus"`
+	SeesInterrupts  *ebpf.Variable `ebpf:"sees_interrupts"`
 	StacksPerSecond *ebpf.Variable `ebpf:"stacks_per_second"`
 	WaitRules       *ebpf.Variable `ebpf:"wait_rules"`
 }
@@ -587,6 +594,8 @@ type pathprofVariables struct {
 type pathprofPrograms struct {
 	HrtimerEnter *ebpf.Program `ebpf:"hrtimer_enter"`
 	HrtimerLeave *ebpf.Program `ebpf:"hrtimer_leave"`
+	IpiEnter     *ebpf.Program `ebpf:"ipi_enter"`
+	IpiLeave     *ebpf.Program `ebpf:"ipi_leave"`
 	IrqEnter     *ebpf.Program `ebpf:"irq_enter"`
 	IrqLeave     *ebpf.Program `ebpf:"irq_leave"`
 	OnComplete   *ebpf.Program `ebpf:"on_complete"`
@@ -613,6 +622,8 @@ func (p *pathprofPrograms) Close() error {
 	return _PathprofClose(
 		p.HrtimerEnter,
 		p.HrtimerLeave,
+		p.IpiEnter,
+		p.IpiLeave,
 		p.IrqEnter,
 		p.IrqLeave,
 		p.OnComplete,

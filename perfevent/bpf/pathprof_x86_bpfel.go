@@ -380,10 +380,14 @@ const (
 	pathprofMapThreads         = "threads"
 	pathprofMapUnwindRows      = "unwind_rows"
 	pathprofMapUnwindRules     = "unwind_rules"
+	pathprofProgCallEnter      = "call_enter"
+	pathprofProgCallLeave      = "call_leave"
 	pathprofProgHrtimerEnter   = "hrtimer_enter"
 	pathprofProgHrtimerLeave   = "hrtimer_leave"
 	pathprofProgIrqEnter       = "irq_enter"
 	pathprofProgIrqLeave       = "irq_leave"
+	pathprofProgIrqWorkEnter   = "irq_work_enter"
+	pathprofProgIrqWorkLeave   = "irq_work_leave"
 	pathprofProgOnComplete     = "on_complete"
 	pathprofProgOnExec         = "on_exec"
 	pathprofProgOnExit         = "on_exit"
@@ -398,6 +402,8 @@ const (
 	pathprofProgOnWork         = "on_work"
 	pathprofProgOnWorkEnd      = "on_work_end"
 	pathprofProgSample         = "sample"
+	pathprofProgSingleEnter    = "single_enter"
+	pathprofProgSingleLeave    = "single_leave"
 	pathprofProgSoftirqEnter   = "softirq_enter"
 	pathprofProgSoftirqLeave   = "softirq_leave"
 	pathprofProgTimerEnter     = "timer_enter"
@@ -407,6 +413,7 @@ const (
 	pathprofVarOnlyTargets     = "only_targets"
 	pathprofVarRingChunks      = "ring_chunks"
 	pathprofVarRingCpus        = "ring_cpus"
+	pathprofVarSeesInterrupts  = "sees_interrupts"
 	pathprofVarStacksPerSecond = "stacks_per_second"
 	pathprofVarWaitRules       = "wait_rules"
 )
@@ -453,10 +460,14 @@ type pathprofSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type pathprofProgramSpecs struct {
+	CallEnter    *ebpf.ProgramSpec `ebpf:"call_enter"`
+	CallLeave    *ebpf.ProgramSpec `ebpf:"call_leave"`
 	HrtimerEnter *ebpf.ProgramSpec `ebpf:"hrtimer_enter"`
 	HrtimerLeave *ebpf.ProgramSpec `ebpf:"hrtimer_leave"`
 	IrqEnter     *ebpf.ProgramSpec `ebpf:"irq_enter"`
 	IrqLeave     *ebpf.ProgramSpec `ebpf:"irq_leave"`
+	IrqWorkEnter *ebpf.ProgramSpec `ebpf:"irq_work_enter"`
+	IrqWorkLeave *ebpf.ProgramSpec `ebpf:"irq_work_leave"`
 	OnComplete   *ebpf.ProgramSpec `ebpf:"on_complete"`
 	OnExec       *ebpf.ProgramSpec `ebpf:"on_exec"`
 	OnExit       *ebpf.ProgramSpec `ebpf:"on_exit"`
@@ -471,6 +482,8 @@ type pathprofProgramSpecs struct {
 	OnWork       *ebpf.ProgramSpec `ebpf:"on_work"`
 	OnWorkEnd    *ebpf.ProgramSpec `ebpf:"on_work_end"`
 	Sample       *ebpf.ProgramSpec `ebpf:"sample"`
+	SingleEnter  *ebpf.ProgramSpec `ebpf:"single_enter"`
+	SingleLeave  *ebpf.ProgramSpec `ebpf:"single_leave"`
 	SoftirqEnter *ebpf.ProgramSpec `ebpf:"softirq_enter"`
 	SoftirqLeave *ebpf.ProgramSpec `ebpf:"softirq_leave"`
 	TimerEnter   *ebpf.ProgramSpec `ebpf:"timer_enter"`
@@ -507,6 +520,7 @@ type pathprofVariableSpecs struct {
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
 	RingChunks      *ebpf.VariableSpec `ebpf:"ring_chunks"`
 	RingCpus        *ebpf.VariableSpec `ebpf:"ring_cpus"`
+	SeesInterrupts  *ebpf.VariableSpec `ebpf:"sees_interrupts"`
 	StacksPerSecond *ebpf.VariableSpec `ebpf:"stacks_per_second"`
 	WaitRules       *ebpf.VariableSpec `ebpf:"wait_rules"`
 }
@@ -577,6 +591,7 @@ type pathprofVariables struct {
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`
 	RingChunks      *ebpf.Variable `ebpf:"ring_chunks"`
 	RingCpus        *ebpf.Variable `ebpf:"ring_cpus"`
+	SeesInterrupts  *ebpf.Variable `ebpf:"sees_interrupts"`
 	StacksPerSecond *ebpf.Variable `ebpf:"stacks_per_second"`
 	WaitRules       *ebpf.Variable `ebpf:"wait_rules"`
 }
@@ -585,10 +600,14 @@ type pathprofVariables struct {
 //
 // It can be passed to loadPathprofObjects or ebpf.CollectionSpec.LoadAndAssign.
 type pathprofPrograms struct {
+	CallEnter    *ebpf.Program `ebpf:"call_enter"`
+	CallLeave    *ebpf.Program `ebpf:"call_leave"`
 	HrtimerEnter *ebpf.Program `ebpf:"hrtimer_enter"`
 	HrtimerLeave *ebpf.Program `ebpf:"hrtimer_leave"`
 	IrqEnter     *ebpf.Program `ebpf:"irq_enter"`
 	IrqLeave     *ebpf.Program `ebpf:"irq_leave"`
+	IrqWorkEnter *ebpf.Program `ebpf:"irq_work_enter"`
+	IrqWorkLeave *ebpf.Program `ebpf:"irq_work_leave"`
 	OnComplete   *ebpf.Program `ebpf:"on_complete"`
 	OnExec       *ebpf.Program `ebpf:"on_exec"`
 	OnExit       *ebpf.Program `ebpf:"on_exit"`
@@ -603,6 +622,8 @@ type pathprofPrograms struct {
 	OnWork       *ebpf.Program `ebpf:"on_work"`
 	OnWorkEnd    *ebpf.Program `ebpf:"on_work_end"`
 	Sample       *ebpf.Program `ebpf:"sample"`
+	SingleEnter  *ebpf.Program `ebpf:"single_enter"`
+	SingleLeave  *ebpf.Program `ebpf:"single_leave"`
 	SoftirqEnter *ebpf.Program `ebpf:"softirq_enter"`
 	SoftirqLeave *ebpf.Program `ebpf:"softirq_leave"`
 	TimerEnter   *ebpf.Program `ebpf:"timer_enter"`
@@ -611,10 +632,14 @@ type pathprofPrograms struct {
 
 func (p *pathprofPrograms) Close() error {
 	return _PathprofClose(
+		p.CallEnter,
+		p.CallLeave,
 		p.HrtimerEnter,
 		p.HrtimerLeave,
 		p.IrqEnter,
 		p.IrqLeave,
+		p.IrqWorkEnter,
+		p.IrqWorkLeave,
 		p.OnComplete,
 		p.OnExec,
 		p.OnExit,
@@ -629,6 +654,8 @@ func (p *pathprofPrograms) Close() error {
 		p.OnWork,
 		p.OnWorkEnd,
 		p.Sample,
+		p.SingleEnter,
+		p.SingleLeave,
 		p.SoftirqEnter,
 		p.SoftirqLeave,
 		p.TimerEnter,

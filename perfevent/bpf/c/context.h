@@ -8,6 +8,7 @@
 #define PATHPROF_CONTEXT_H
 
 #include "event.h"
+#include "output.h"
 
 #define CONTEXT_DEPTH 8
 
@@ -102,6 +103,16 @@ inlined u32 preempt_count(struct context_stack *c)
 #endif
 }
 
+/* has_count tells whether preempt_count could be read. */
+inlined int has_count(struct context_stack *c)
+{
+#if defined(__TARGET_ARCH_x86)
+	return c && c->count_address;
+#else
+	return 1;
+#endif
+}
+
 inlined void context_push(enum context kind, s32 vector)
 {
 	struct context_stack *c = context_here();
@@ -167,13 +178,16 @@ inlined void context_at(struct event *e, u32 skip)
 		kind = c->entries[top].kind;
 		e->vector = c->entries[top].vector;
 	}
-	if (!skip && (count & HARDIRQ_MASK) && kind != CONTEXT_HARDIRQ && kind != CONTEXT_HRTIMER) {
-		kind = CONTEXT_IPI;
+	if (!skip && (count & HARDIRQ_MASK) && kind != CONTEXT_HARDIRQ && kind != CONTEXT_HRTIMER && kind != CONTEXT_IPI) {
+		kind = sees_interrupts ? CONTEXT_IPI : CONTEXT_UNKNOWN;
 		e->vector = 0;
 	} else if (kind == CONTEXT_TASK && (count & SOFTIRQ_SERVING)) {
 		kind = CONTEXT_SOFTIRQ;
 		e->vector = -1;
 	}
+	/* Neither programs nor the count would show an interrupt. */
+	if (kind == CONTEXT_TASK && !sees_interrupts && !has_count(c))
+		kind = CONTEXT_UNKNOWN;
 	if (kind == CONTEXT_TASK && (u32)bpf_get_current_pid_tgid() == 0)
 		kind = CONTEXT_IDLE;
 	e->context = kind;
@@ -192,6 +206,31 @@ int irq_leave(void *ctx)
 	context_pop();
 	return 0;
 }
+
+/*
+ * Interrupts between processors that run functions; those that only make a
+ * processor schedule wake nobody. The kernel's count shows them, too, but not all
+ * kernels have its address in kallsyms (CONFIG_KALLSYMS_ALL).
+ */
+#define IPI_PROGRAMS(name, tracepoint)                                           \
+	SEC("tp_btf/" #tracepoint "_entry") int name##_enter(void *ctx)          \
+	{                                                                        \
+		context_push(CONTEXT_IPI, 0);                                    \
+		return 0;                                                        \
+	}                                                                        \
+	SEC("tp_btf/" #tracepoint "_exit") int name##_leave(void *ctx)           \
+	{                                                                        \
+		context_pop();                                                   \
+		return 0;                                                        \
+	}
+
+#if defined(__TARGET_ARCH_x86)
+IPI_PROGRAMS(call, call_function)
+IPI_PROGRAMS(single, call_function_single)
+IPI_PROGRAMS(irq_work, irq_work)
+#else
+IPI_PROGRAMS(ipi, ipi)
+#endif
 
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(softirq_enter, unsigned int vector)
