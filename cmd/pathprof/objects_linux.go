@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,14 +11,17 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pathprof/join/sched"
+	"pathprof/perfevent/bpf"
 	"pathprof/unwind/proc"
 )
 
-// objects tells what the file descriptors are that tasks wait on: all of the
-// targets' when recording begins, others when a wait on them is first seen, and
-// again after a while, since a number is used again. What is closed before the
-// next poll stays without a name.
+// objects names the file descriptors that tasks wait on. The kernel's side says
+// which file a descriptor is, when that is news; a name from /proc is read later
+// and only believed if it is that file's. What is closed by then is named by what
+// the kernel said.
 type objects struct {
 	known map[descriptor]objectName
 	nets  map[string]*sockets // by network namespace
@@ -32,14 +36,14 @@ type descriptor struct {
 }
 
 type objectName struct {
-	name string
-	at   int64 // when it was read, ns
+	name  string
+	inode uint64
 }
 
 // sockets are those of a network namespace.
 type sockets struct {
-	names map[uint64]string
-	at    time.Time
+	*proc.Sockets
+	at time.Time
 }
 
 // Bounds of what is read: a busy machine has more waits than could be looked up.
@@ -47,7 +51,6 @@ const (
 	maxReads       = 200              // a poll
 	maxDescriptors = 1 << 16          // remembered
 	maxAtBegin     = 4096             // of one target when recording begins
-	freshFor       = int64(50e6)      // ns for which a name is believed
 	tableEvery     = time.Second / 10 // the tables of sockets are read again
 )
 
@@ -55,100 +58,75 @@ func newObjects() *objects {
 	return &objects{known: map[descriptor]objectName{}, nets: map[string]*sockets{}, devices: map[int32]string{}}
 }
 
-// waitsOnDescriptor tells whether a call's object is a file descriptor. A poll of
-// several has the address of their list.
-func waitsOnDescriptor(ev *sched.Event) bool {
-	switch ev.Call {
-	case 0, sched.CallFutex, sched.CallWait4, sched.CallWaitid, sched.CallNanosleep, sched.CallClockNanosleep,
-		sched.CallSelect, sched.CallPselect6, sched.CallSchedYield:
-		return false
-	case sched.CallPoll, sched.CallPpoll:
-		return ev.Object < 1<<31
-	}
-	return descriptorCalls[ev.Call.String()]
-}
-
-// descriptorCalls have a file descriptor as their first argument.
-var descriptorCalls = func() map[string]bool {
-	m := map[string]bool{}
-	for name := range strings.FieldsSeq(`read write pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2
-		sendfile splice recvfrom recvmsg recvmmsg sendto sendmsg sendmmsg accept accept4 connect fsync fdatasync
-		sync_file_range syncfs ftruncate fallocate flock fcntl ioctl fstat getdents64 epoll_wait epoll_pwait
-		epoll_pwait2 io_uring_enter`) {
-		m[name] = true
-	}
-	return m
-}()
-
 // poll begins a new poll.
 func (o *objects) poll() { o.reads = 0 }
 
-// waited returns the event that names what a task waits on, false if it is known
-// or cannot be known.
-func (o *objects) waited(ev *sched.Event) (sched.Event, bool) {
-	if !sched.Blocked(ev.State, ev.Preempt) || !waitsOnDescriptor(ev) {
-		return sched.Event{}, false
-	}
-	return o.look(descriptor{ev.Task.PID, ev.Object}, ev.Time, ev.CPU)
-}
-
-// look reads what a descriptor is, unless that was done a moment ago.
-func (o *objects) look(d descriptor, at int64, cpu int32) (sched.Event, bool) {
-	was, ok := o.known[d]
-	if ok && at-was.at < freshFor || o.reads >= maxReads {
-		return sched.Event{}, false
-	}
-	o.reads++
-	name, inode, err := proc.Descriptor(int(d.pid), int(d.fd))
-	if err != nil {
-		return sched.Event{}, false // closed, or its process has ended
-	}
-	if inode != 0 {
-		if known := o.socket(d.pid, inode); known != "" {
-			name = known
-		}
+// opened gives an event that says what a descriptor is its name, false if it had
+// that name before.
+func (o *objects) opened(ev *sched.Event, f *bpf.File) bool {
+	pid := ev.Task.PID
+	name := o.name(pid, ev.Object, f)
+	d := descriptor{pid, ev.Object}
+	now := objectName{name, f.Inode}
+	if o.known[d] == now {
+		return false
 	}
 	if len(o.known) >= maxDescriptors {
 		clear(o.known)
 	}
-	o.known[d] = objectName{name, at}
-	if ok && was.name == name {
-		return sched.Event{}, false
-	}
-	return sched.Event{Kind: sched.KindObject, Time: at, CPU: cpu,
-		Task: sched.Ref{TID: d.pid, PID: d.pid}, Object: d.fd, Name: name}, true
+	o.known[d] = now
+	ev.Name = name
+	return true
 }
 
-// socket names a socket, empty if it is in no table.
-func (o *objects) socket(pid int32, inode uint64) string {
+// name names a file.
+func (o *objects) name(pid int32, fd uint64, f *bpf.File) string {
+	inode := strconv.FormatUint(f.Inode, 10)
+	protocol := map[uint16]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp"}[f.Protocol]
+	switch {
+	case f.Listening:
+		return protocol + " " + f.Local.String() + " listening"
+	case protocol != "":
+		return o.table(pid, func(s *proc.Sockets) string { return s.Ends(protocol, f.Local, f.Peer) })
+	case f.Mode&unix.S_IFMT == unix.S_IFSOCK:
+		name := o.table(pid, func(s *proc.Sockets) string { return s.Names[f.Inode] })
+		if name == "" || name == "unix" {
+			return cmp.Or(name, "socket") + ":[" + inode + "]"
+		}
+		return name
+	}
+	if o.reads < maxReads {
+		o.reads++
+		name, found, err := proc.Descriptor(int(pid), int(fd))
+		if err == nil && found == f.Inode {
+			return name
+		}
+	}
+	if f.Mode&unix.S_IFMT == unix.S_IFIFO {
+		return "pipe:[" + inode + "]"
+	}
+	return fmt.Sprintf("closed file, inode %s of device %d:%d", inode, f.Device>>20, f.Device&(1<<20-1))
+}
+
+// table asks the tables of sockets of a process' network namespace, and again
+// when they are read anew if the answer could have changed.
+func (o *objects) table(pid int32, ask func(*proc.Sockets) string) string {
 	namespace, err := proc.NetNamespace(int(pid))
 	if err != nil {
-		return ""
+		return ask(&proc.Sockets{}) // its process has ended
 	}
 	s := o.nets[namespace]
 	if s == nil {
-		s = &sockets{}
+		s = &sockets{Sockets: &proc.Sockets{}}
 		o.nets[namespace] = s
 	}
-	name, ok := s.names[inode]
-	if ok || time.Since(s.at) < tableEvery {
-		return withInode(name, inode)
+	if time.Since(s.at) >= tableEvery {
+		s.at = time.Now()
+		if read, err := proc.ReadSockets(int(pid)); err == nil {
+			s.Sockets = read
+		}
 	}
-	s.at = time.Now()
-	names, err := proc.Sockets(int(pid))
-	if err != nil && len(names) == 0 {
-		return ""
-	}
-	s.names = names
-	return withInode(names[inode], inode)
-}
-
-// withInode tells sockets apart that have no name.
-func withInode(name string, inode uint64) string {
-	if name == "unix" {
-		return "unix:[" + strconv.FormatUint(inode, 10) + "]"
-	}
-	return name
+	return ask(s.Sockets)
 }
 
 // device names a block device by its number, major<<20 | minor.
@@ -165,7 +143,8 @@ func (o *objects) device(number int32) string {
 	return name
 }
 
-// dumpObjects writes what the targets have open when recording begins.
+// dumpObjects writes what the targets have open when recording begins: waits that
+// are under way then began before anything was said of their descriptors.
 func (s *session) dumpObjects(at int64) error {
 	for _, t := range s.targets.list() {
 		fds, err := proc.Descriptors(int(t.pid))
@@ -173,9 +152,9 @@ func (s *session) dumpObjects(at int64) error {
 			continue // gone meanwhile
 		}
 		for _, fd := range fds[:min(len(fds), maxAtBegin)] {
-			s.objects.poll()
-			ev, ok := s.objects.look(descriptor{t.pid, uint64(fd)}, at, -1)
-			if !ok {
+			ev := sched.Event{Kind: sched.KindObject, Time: at, CPU: -1,
+				Task: sched.Ref{TID: t.pid, PID: t.pid}, Object: uint64(fd)}
+			if !s.objects.open(&ev) {
 				continue
 			}
 			if err := s.out.Event(ev); err != nil {
@@ -185,4 +164,24 @@ func (s *session) dumpObjects(at int64) error {
 		}
 	}
 	return nil
+}
+
+// open names a descriptor by /proc alone, false if it is closed.
+func (o *objects) open(ev *sched.Event) bool {
+	pid := ev.Task.PID
+	name, inode, err := proc.Descriptor(int(pid), int(ev.Object))
+	if err != nil {
+		return false
+	}
+	if strings.HasPrefix(name, "socket:") {
+		known := o.table(pid, func(s *proc.Sockets) string { return s.Names[inode] })
+		if known != "" && known != "unix" {
+			name = known
+		} else if known == "unix" {
+			name = "unix" + strings.TrimPrefix(name, "socket")
+		}
+	}
+	o.known[descriptor{pid, ev.Object}] = objectName{name, inode}
+	ev.Name = name
+	return true
 }

@@ -5,14 +5,18 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"pathprof/join/sched"
+	"pathprof/perfevent/bpf"
 )
 
 // fdOf returns the number of a connection's or file's descriptor.
@@ -49,44 +53,80 @@ func TestObjectNames(t *testing.T) {
 	for _, c := range []interface{ Close() error }{file, r, w, listener, local, conn} {
 		defer c.Close()
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(fdOf(t, r)), &st); err != nil {
-		t.Fatal(err)
+	ends := func(protocol uint16, local, peer net.Addr) bpf.File {
+		return bpf.File{Protocol: protocol, Local: addrPort(local), Peer: addrPort(peer)}
 	}
+	listening := ends(unix.IPPROTO_TCP, listener.Addr(), nil)
+	listening.Listening = true
 	o := newObjects()
+	for want, c := range map[string]struct {
+		fd   uint64
+		file bpf.File
+	}{
+		file.Name():                             {fd: fdOf(t, file)},
+		"pipe:[INODE]":                          {fd: fdOf(t, r)},
+		"tcp " + where(listener) + " listening": {fdOf(t, listener.(*net.TCPListener)), listening},
+		fmt.Sprintf("tcp %v>%v", conn.LocalAddr(), conn.RemoteAddr()): {fdOf(t, conn.(*net.TCPConn)),
+			ends(unix.IPPROTO_TCP, conn.LocalAddr(), conn.RemoteAddr())},
+		fmt.Sprintf("tcp %v<%v", conn.RemoteAddr(), conn.LocalAddr()): {9999, // the server's end
+			ends(unix.IPPROTO_TCP, conn.RemoteAddr(), conn.LocalAddr())},
+		"unix " + where(local): {fd: fdOf(t, local.(*net.UnixListener))},
+		"epoll":                {fd: uint64(epoll)},
+	} {
+		var st unix.Stat_t
+		_ = unix.Fstat(int(c.fd), &st) // 9999 is not open
+		c.file.Inode, c.file.Mode = st.Ino, st.Mode
+		ev := sched.Event{Kind: sched.KindObject, Task: sched.Ref{PID: int32(os.Getpid())}, Object: c.fd}
+		want = strings.ReplaceAll(want, "INODE", strconv.FormatUint(st.Ino, 10))
+		if !o.opened(&ev, &c.file) || ev.Name != want {
+			t.Errorf("descriptor %d: got %q, want %q", c.fd, ev.Name, want)
+		}
+		if o.opened(&ev, &c.file) {
+			t.Errorf("named again: %v", ev)
+		}
+	}
+	// At the recording's begin there is only /proc, which says the same.
+	o = newObjects()
 	for fd, want := range map[uint64]string{
-		fdOf(t, file):                        file.Name(),
-		fdOf(t, r):                           fmt.Sprintf("pipe:[%d]", st.Ino),
-		fdOf(t, listener.(*net.TCPListener)): fmt.Sprintf("tcp %v listening", listener.Addr()),
-		fdOf(t, conn.(*net.TCPConn)):         fmt.Sprintf("tcp %v>%v", conn.LocalAddr(), conn.RemoteAddr()),
-		fdOf(t, local.(*net.UnixListener)):   fmt.Sprintf("unix %v", local.Addr()),
+		fdOf(t, listener.(*net.TCPListener)): "tcp " + where(listener) + " listening",
+		fdOf(t, local.(*net.UnixListener)):   "unix " + where(local),
 		uint64(epoll):                        "epoll",
 	} {
-		ev := sched.Event{Kind: sched.KindSwitch, Time: 100, CPU: 1, State: sched.StateInterruptible,
-			Task: sched.Ref{TID: 1, PID: int32(os.Getpid())}, Call: sched.CallRead, Object: fd}
-		got, ok := o.waited(&ev)
-		if !ok || got.Name != want || got.Object != fd || got.Time != 100 {
-			t.Errorf("descriptor %d: got %v, want %s", fd, got, want)
-		}
-		if again, ok := o.waited(&ev); ok {
-			t.Errorf("named again: %v", again)
+		ev := sched.Event{Task: sched.Ref{PID: int32(os.Getpid())}, Object: fd}
+		if !o.open(&ev) || ev.Name != want {
+			t.Errorf("descriptor %d: got %q, want %q", fd, ev.Name, want)
 		}
 	}
 }
 
-// Only waits on descriptors are looked up, and a poll reads no more than it may.
-func TestObjectsBounded(t *testing.T) {
-	o := newObjects()
-	ev := sched.Event{Kind: sched.KindSwitch, State: sched.StateInterruptible,
-		Task: sched.Ref{TID: 1, PID: int32(os.Getpid())}, Call: sched.CallFutex}
-	if got, ok := o.waited(&ev); ok || o.reads > 0 {
-		t.Errorf("a futex is %v, %d reads", got, o.reads)
+func where(l net.Listener) string { return l.Addr().String() }
+
+func addrPort(a net.Addr) netip.AddrPort {
+	if a == nil {
+		return netip.AddrPort{}
 	}
-	ev.Call = sched.CallRead
-	for fd := range uint64(2 * maxReads) {
-		ev.Object = 1<<20 + fd // not open
-		if got, ok := o.waited(&ev); ok {
-			t.Errorf("not open, but %v", got)
+	return netip.MustParseAddrPort(a.String())
+}
+
+// A number that is another file by now does not lend it its name, and a poll reads
+// no more than it may.
+func TestObjectsClosed(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	o := newObjects()
+	ev := sched.Event{Task: sched.Ref{PID: int32(os.Getpid())}, Object: fdOf(t, file)}
+	for inode := range uint64(2 * maxReads) {
+		name := o.name(ev.Task.PID, ev.Object, &bpf.File{Inode: 1<<60 + inode, Mode: unix.S_IFREG, Device: 8<<20 | 1})
+		if want := fmt.Sprintf("closed file, inode %d of device 8:1", uint64(1<<60)+inode); name != want {
+			t.Errorf("got %q, want %q", name, want)
+		}
+	}
+	for mode, want := range map[uint32]string{unix.S_IFIFO: "pipe:[7]", unix.S_IFSOCK: "socket:[7]"} {
+		if name := o.name(1<<30, 3, &bpf.File{Inode: 7, Mode: mode}); name != want {
+			t.Errorf("got %q, want %q", name, want)
 		}
 	}
 	if o.reads != maxReads {

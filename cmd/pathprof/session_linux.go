@@ -296,14 +296,15 @@ func (s *session) handle(rec *bpf.Record) error {
 		ev.Name = s.resolve.kernelName(uint64(rec.Value))
 	case sched.KindIO:
 		ev.Name = s.objects.device(ev.Vector)
+	case sched.KindObject:
+		if !s.objects.opened(&ev, &rec.File) {
+			return nil
+		}
 	case sched.KindSwitch:
 		if ev.Task.TID != 0 && (!s.opt.onlyTargets || s.targets.has(ev.Task.PID)) {
 			c.busy += max(0, ev.Time-max(c.since, s.meta.BeginNs))
 		}
 		c.since, c.switched = ev.Time, true
-		if object, ok := s.objects.waited(&ev); ok {
-			c.batch = append(c.batch, object)
-		}
 	}
 	c.batch = append(c.batch, ev)
 	return nil

@@ -21,6 +21,7 @@ func TestEventLayout(t *testing.T) {
 	var e pathprofEvent
 	var h pathprofStackHead
 	var f pathprofPyFrame
+	var file pathprofFileEvent
 	for _, c := range []struct {
 		name      string
 		got, want uintptr
@@ -39,6 +40,14 @@ func TestEventLayout(t *testing.T) {
 		{"event.other_tid", unsafe.Offsetof(e.OtherTid), 52},
 		{"event.state", unsafe.Offsetof(e.State), 56},
 		{"event.status", unsafe.Offsetof(e.Status), 60},
+		{"sizeof file_event", unsafe.Sizeof(file), fileSize},
+		{"file_event.family", unsafe.Offsetof(file.Family), 72},
+		{"file_event.protocol", unsafe.Offsetof(file.Protocol), 74},
+		{"file_event.local_port", unsafe.Offsetof(file.LocalPort), 76},
+		{"file_event.peer_port", unsafe.Offsetof(file.PeerPort), 78},
+		{"file_event.local", unsafe.Offsetof(file.Local), 80},
+		{"file_event.peer", unsafe.Offsetof(file.Peer), 96},
+		{"file_event.socket_state", unsafe.Offsetof(file.SocketState), 112},
 		{"sizeof stack_head", unsafe.Sizeof(h), headSize},
 		{"stack_head.native", unsafe.Offsetof(h.Native), 2},
 		{"stack_head.python", unsafe.Offsetof(h.Python), 4},

@@ -115,8 +115,22 @@ const (
 	pathprofEventKindEVENT_WORK_END pathprofEventKind = 12
 	pathprofEventKindEVENT_IO       pathprofEventKind = 13
 	pathprofEventKindEVENT_THROTTLE pathprofEventKind = 14
-	pathprofEventKindEVENT_KINDS    pathprofEventKind = 15
+	pathprofEventKindEVENT_FILE     pathprofEventKind = 15
+	pathprofEventKindEVENT_KINDS    pathprofEventKind = 16
 )
+
+type pathprofFileEvent struct {
+	_           structs.HostLayout
+	Event       pathprofEvent
+	Family      uint16
+	Protocol    uint16
+	LocalPort   uint16
+	PeerPort    uint16
+	Local       [16]uint8
+	Peer        [16]uint8
+	SocketState uint8
+	Reserved    [7]uint8
+}
 
 type pathprofInnerKey struct {
 	_    structs.HostLayout
@@ -133,7 +147,7 @@ type pathprofIssued struct {
 
 type pathprofLoss struct {
 	_       structs.HostLayout
-	Lost    [15]uint64
+	Lost    [16]uint64
 	Idle    uint64
 	Thinned uint64
 	Samples uint64
@@ -359,6 +373,7 @@ type pathprofWaitRule struct {
 	Width   uint8
 	Time    uint8
 	Timeout uint8
+	File    uint8
 }
 
 // Names of all BPF objects in the ELF.
@@ -368,6 +383,8 @@ const (
 	pathprofMapCodeMaps        = "code_maps"
 	pathprofMapContexts        = "contexts"
 	pathprofMapCosts           = "costs"
+	pathprofMapFileRooms       = "file_rooms"
+	pathprofMapFilesSeen       = "files_seen"
 	pathprofMapInnerTids       = "inner_tids"
 	pathprofMapLosses          = "losses"
 	pathprofMapNativeScratches = "native_scratches"
@@ -497,6 +514,8 @@ type pathprofMapSpecs struct {
 	CodeMaps        *ebpf.MapSpec `ebpf:"code_maps"`
 	Contexts        *ebpf.MapSpec `ebpf:"contexts"`
 	Costs           *ebpf.MapSpec `ebpf:"costs"`
+	FileRooms       *ebpf.MapSpec `ebpf:"file_rooms"`
+	FilesSeen       *ebpf.MapSpec `ebpf:"files_seen"`
 	InnerTids       *ebpf.MapSpec `ebpf:"inner_tids"`
 	Losses          *ebpf.MapSpec `ebpf:"losses"`
 	NativeScratches *ebpf.MapSpec `ebpf:"native_scratches"`
@@ -548,6 +567,8 @@ type pathprofMaps struct {
 	CodeMaps        *ebpf.Map `ebpf:"code_maps"`
 	Contexts        *ebpf.Map `ebpf:"contexts"`
 	Costs           *ebpf.Map `ebpf:"costs"`
+	FileRooms       *ebpf.Map `ebpf:"file_rooms"`
+	FilesSeen       *ebpf.Map `ebpf:"files_seen"`
 	InnerTids       *ebpf.Map `ebpf:"inner_tids"`
 	Losses          *ebpf.Map `ebpf:"losses"`
 	NativeScratches *ebpf.Map `ebpf:"native_scratches"`
@@ -567,6 +588,8 @@ func (m *pathprofMaps) Close() error {
 		m.CodeMaps,
 		m.Contexts,
 		m.Costs,
+		m.FileRooms,
+		m.FilesSeen,
 		m.InnerTids,
 		m.Losses,
 		m.NativeScratches,

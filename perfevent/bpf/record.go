@@ -29,6 +29,8 @@ type Record struct {
 	// GIL and Collecting are of the thread whose stack was taken.
 	GIL        recording.GIL
 	Collecting bool
+	// File is what Event's descriptor is, if its Kind is sched.KindObject.
+	File File
 	// HasStack tells whether Stack was taken.
 	HasStack bool
 	Stack    Stack
@@ -92,6 +94,8 @@ func decode(raw []byte, cpu int, rec *Record) error {
 		rec.Event.Object, rec.Value = le.Uint64(raw[8:]), int64(le.Uint64(raw[16:]))
 	case sched.KindThrottle:
 		rec.Event.Conn = le.Uint64(raw[8:])
+	case sched.KindObject:
+		return rec.decodeFile(raw)
 	case sched.KindIO:
 		rec.Event.Count = rec.Value
 	case sched.KindSend, sched.KindReceive:
@@ -136,6 +140,8 @@ func (rec *Record) setKind(kind pathprofEventKind, rest []byte) error {
 		rec.Event.Kind = sched.KindIO
 	case pathprofEventKindEVENT_THROTTLE:
 		rec.Event.Kind = sched.KindThrottle
+	case pathprofEventKindEVENT_FILE:
+		rec.Event.Kind = sched.KindObject
 	case pathprofEventKindEVENT_SAMPLE:
 		rec.Sample = true
 		return nil

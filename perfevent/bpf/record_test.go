@@ -158,6 +158,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(put(pathprofEvent{Kind: pathprofEventKindEVENT_SAMPLE, Flags: pathprofEventFlagsFLAG_STACK},
 		head(1, 0, 1), uint64(1), make([]byte, pyFrameSize)))
 	f.Add(put(pathprofEvent{Kind: pathprofEventKindEVENT_SWITCH, Vector: 1 << 30, Extra: 1 << 63, Holder: -7}))
+	f.Add(put(pathprofEvent{Kind: pathprofEventKindEVENT_FILE}, [4]uint16{familyInet6, 6, 1, 2}, [40]byte{}))
 	f.Add(put(pathprofEvent{Kind: pathprofEventKindEVENT_RECEIVE, Extra: 1<<64 - 1}))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var rec Record

@@ -4,6 +4,7 @@ package bpf
 
 import (
 	"encoding/binary"
+	"maps"
 	"runtime"
 
 	"pathprof/join/sched"
@@ -12,7 +13,7 @@ import (
 // waitRule says how a system call tells what it waits on: struct wait_rule of
 // c/wait.h.
 type waitRule struct {
-	Object, Width, Time, Timeout uint8
+	Object, Width, Time, Timeout, File uint8
 }
 
 // enum wait_time of c/wait.h.
@@ -39,14 +40,14 @@ const lockShift = 8
 // maxCalls is how many system calls c/wait.h has room for.
 const maxCalls = 512
 
-// intCalls wait on a file descriptor or process number, their first argument.
-var intCalls = []string{
+// fileCalls wait on a file descriptor, their first argument.
+var fileCalls = []string{
 	"read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2", "pwritev2",
 	"sendfile", "splice", "tee", "vmsplice", "copy_file_range", "recvfrom", "recvmsg", "recvmmsg", "sendto",
 	"sendmsg", "sendmmsg", "accept", "accept4", "connect", "shutdown", "close", "fsync", "fdatasync",
 	"sync_file_range", "syncfs", "ftruncate", "fallocate", "flock", "fcntl", "ioctl", "fstat", "getdents64",
-	"fadvise64", "epoll_wait", "epoll_pwait", "epoll_pwait2", "io_uring_enter", "wait4",
-	"mq_timedreceive", "mq_timedsend", "semtimedop", "semop",
+	"fadvise64", "epoll_wait", "epoll_pwait", "epoll_pwait2", "io_uring_enter",
+	"mq_timedreceive", "mq_timedsend",
 }
 
 // timedCalls are those with a timeout: its form and the number of its argument
@@ -72,11 +73,18 @@ var timedCalls = map[string]waitRule{
 
 // waitRules returns the rules by the numbers of an architecture.
 func waitRules(arch string) *[maxCalls]waitRule {
-	byName := map[string]waitRule{"waitid": {Object: 1, Width: widthInt}}
-	for _, name := range intCalls {
-		byName[name] = waitRule{Width: widthInt}
+	byName := map[string]waitRule{
+		"waitid": {Object: 1, Width: widthInt}, "wait4": {Width: widthInt}, "semop": {Width: widthInt},
 	}
-	for name, r := range timedCalls {
+	maps.Copy(byName, timedCalls)
+	for _, name := range fileCalls {
+		r := byName[name]
+		r.Width, r.File = widthInt, 1
+		byName[name] = r
+	}
+	for _, name := range []string{"poll", "ppoll"} {
+		r := byName[name]
+		r.File = 1
 		byName[name] = r
 	}
 	rules := new([maxCalls]waitRule)

@@ -16,18 +16,51 @@ import (
 // tcpListen is TCP_LISTEN of include/net/tcp_states.h.
 const tcpListen = "0A"
 
-// parseInet reads a table of /proc/net/{tcp,tcp6,udp,udp6} into names by inode: of
-// a connection's two ends "tcp 10.0.0.2:4000>10.0.0.1:80", the socket's own end
-// first and the arrow towards the end that listens, if that is this one
-// "tcp 10.0.0.1:80<10.0.0.2:4000"; "tcp 0.0.0.0:80 listening". What has no inode
-// (a connection in TIME_WAIT) belongs to nobody and is left out.
-func parseInet(r io.Reader, protocol string, names map[uint64]string) error {
-	type ends struct {
-		inode       uint64
-		local, peer netip.AddrPort
+// Sockets are those of a network namespace.
+type Sockets struct {
+	// Names are by inode: "tcp 10.0.0.1:80 listening", "unix /run/x", "unix" for
+	// one without a name, and as Ends has it.
+	Names map[uint64]string
+	// listening are the TCP ports on which connections are accepted.
+	listening map[uint16]bool
+	connected []connection
+}
+
+type connection struct {
+	inode       uint64
+	protocol    string
+	local, peer netip.AddrPort
+}
+
+func newSockets() *Sockets {
+	return &Sockets{Names: map[uint64]string{}, listening: map[uint16]bool{}}
+}
+
+// Ends names a socket of a protocol by its ends, its own first and the arrow
+// towards the one that listens: "tcp 10.0.0.2:4000>10.0.0.1:80", or, if that is
+// this one, "tcp 10.0.0.1:80<10.0.0.2:4000".
+func (s *Sockets) Ends(protocol string, local, peer netip.AddrPort) string {
+	if peer.Port() == 0 {
+		return protocol + " " + local.String()
 	}
-	var connected []ends
-	listens := make(map[uint16]bool)
+	arrow := ">"
+	if s.listening[local.Port()] {
+		arrow = "<"
+	}
+	return protocol + " " + local.String() + arrow + peer.String()
+}
+
+// nameConnected names connections, when all that listen are known.
+func (s *Sockets) nameConnected() {
+	for _, c := range s.connected {
+		s.Names[c.inode] = s.Ends(c.protocol, c.local, c.peer)
+	}
+	s.connected = nil
+}
+
+// parseInet reads a table of /proc/net/{tcp,tcp6,udp,udp6}. What has no inode (a
+// connection in TIME_WAIT) belongs to nobody and is left out.
+func (s *Sockets) parseInet(r io.Reader, protocol string) error {
 	lines := bufio.NewScanner(r)
 	lines.Scan() // the heading
 	for lines.Scan() {
@@ -49,21 +82,12 @@ func parseInet(r io.Reader, protocol string, names map[uint64]string) error {
 		}
 		switch {
 		case inode == 0:
-		case peer.Port() != 0:
-			connected = append(connected, ends{inode, local, peer})
 		case protocol == "tcp" && f[3] == tcpListen:
-			names[inode] = protocol + " " + local.String() + " listening"
-			listens[local.Port()] = true
+			s.Names[inode] = protocol + " " + local.String() + " listening"
+			s.listening[local.Port()] = true
 		default:
-			names[inode] = protocol + " " + local.String()
+			s.connected = append(s.connected, connection{inode, protocol, local, peer})
 		}
-	}
-	for _, e := range connected {
-		arrow := ">"
-		if listens[e.local.Port()] {
-			arrow = "<"
-		}
-		names[e.inode] = protocol + " " + e.local.String() + arrow + e.peer.String()
 	}
 	return lines.Err()
 }
@@ -90,9 +114,8 @@ func parseEndpoint(text string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), nil
 }
 
-// parseUnix reads /proc/net/unix into names by inode: "unix /run/x", "unix @x",
-// "unix" for a socket without a name.
-func parseUnix(r io.Reader, names map[uint64]string) error {
+// parseUnix reads /proc/net/unix.
+func (s *Sockets) parseUnix(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Scan()
 	for lines.Scan() {
@@ -105,7 +128,7 @@ func parseUnix(r io.Reader, names map[uint64]string) error {
 		if err != nil {
 			return fmt.Errorf("inode of a socket: %w", err)
 		}
-		names[inode] = strings.TrimRight("unix "+strings.Join(f[7:], " "), " ")
+		s.Names[inode] = strings.TrimRight("unix "+strings.Join(f[7:], " "), " ")
 	}
 	return lines.Err()
 }

@@ -4,6 +4,7 @@
  *
  *   every event      struct event                                 (72 bytes)
  *   FORK EXEC COMM   struct event, char comm[16]
+ *   FILE             struct file_event
  *   SAMPLE, and SWITCH and WAKING (the waker's) with FLAG_STACK:
  *                    struct event, struct stack_head, then
  *                    u64 kernel[], u64 native[], struct py_frame python[];
@@ -34,6 +35,7 @@ enum event_kind {
 	EVENT_WORK_END,
 	EVENT_IO,
 	EVENT_THROTTLE,
+	EVENT_FILE,
 	EVENT_KINDS,
 };
 
@@ -110,6 +112,15 @@ struct event {
 	enum status status; /* of the thread whose stack follows */
 	s32 holder; /* switch: thread that holds the lock or the GIL, 0 not known */
 	u32 reserved;
+};
+
+/* What a descriptor is: value is its number, extra its inode, state its mode, vector its device. */
+struct file_event {
+	struct event event;
+	u16 family, protocol, local_port, peer_port; /* 0: no socket with addresses */
+	u8 local[16], peer[16];
+	u8 socket_state;
+	u8 reserved[7];
 };
 
 struct named_event {

@@ -148,27 +148,28 @@ inlined void count_lost(struct ring *r, u32 kind)
 		loss->lost[kind]++;
 }
 
-/* emit sends size bytes: a struct of event.h, or a stack of any length. */
-inlined void emit(void *data, u64 size, u32 kind)
+/* emit sends size bytes: a struct of event.h, or a stack of any length; 0 if it is lost. */
+inlined int emit(void *data, u64 size, u32 kind)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct ring *r = cpu < ring_cpus ? bpf_map_lookup_elem(&rings, &cpu) : 0;
 	u64 *header = 0;
 
 	if (size > sizeof(struct stack_event))
-		return;
+		return 0;
 	size = (size + 7) & ~7ULL;
 	if (r)
 		header = ring_reserve(r, cpu, size + 8);
 	if (!header) {
 		count_lost(r, kind);
-		return;
+		return 0;
 	}
 	if (__builtin_constant_p(size))
 		__builtin_memcpy(header + 1, data, size);
 	else
 		bpf_probe_read_kernel(header + 1, size, data);
 	ring_commit(r, header, size + 8);
+	return 1;
 }
 
 #endif

@@ -10,7 +10,7 @@
 #define PATHPROF_PACKET_H
 
 #include "context.h"
-#include "output.h"
+#include "file.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -72,12 +72,6 @@ struct tcp {
 #define TCP_FIN 1
 #define TCP_SYN 2
 #define TCP_RST 4
-
-inlined u64 mix(u64 h, u64 word)
-{
-	h = (h ^ word) * 0x9e3779b97f4a7c15ULL;
-	return h ^ (h >> 29);
-}
 
 /*
  * packet_event fills in connection, sequence number and length of the packet

@@ -8,7 +8,7 @@
 #ifndef PATHPROF_WAIT_H
 #define PATHPROF_WAIT_H
 
-#include "event.h"
+#include "file.h"
 #include "python.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -51,6 +51,7 @@ struct wait_rule {
 	u8 width;   /* enum wait_width */
 	u8 time;    /* enum wait_time */
 	u8 timeout; /* number of the argument */
+	u8 file;    /* the object is a file descriptor */
 };
 
 /*
@@ -226,6 +227,9 @@ global_fn u32 set_call(struct event *e, u32 blocked)
 	}
 	if (!blocked)
 		return call;
+	/* A list of several descriptors is an address. */
+	if (rule->file && e->value < 1U << 31)
+		emit_file(e->value, e->time);
 	if (rule->time != TIME_NONE)
 		set_timeout(e, args, rule->time, rule->timeout);
 	if (rule->time == TIME_FUTEX)
