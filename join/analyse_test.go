@@ -403,7 +403,7 @@ func randomRecording(t *testing.T, seed uint64, events int) *recording.Data {
 // Whatever was recorded: time is neither made nor lost, and the number of
 // workers changes nothing.
 func TestAnalyseInvariants(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(often(10, 30)) {
 		data := randomRecording(t, seed, 2000)
 		one, err := Analyse(data, Options{Workers: 1})
 		if err != nil {

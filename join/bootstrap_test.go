@@ -104,7 +104,7 @@ func TestMethods(t *testing.T) {
 func TestEstimateInvariants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 2))
 	stacks := worldStacks()
-	for range 300 {
+	for range often(60, 300) {
 		w := world{segments: 1 + rng.IntN(300), length: 0.2 + 40*rng.Float64()*rng.Float64(), alike: 0.9 * rng.Float64()}
 		p := w.run(rng, stacks)
 		c := p.Pool([][]int{{0}})[0]

@@ -91,7 +91,7 @@ func findRow(c *Comparison, function, state string) *Difference {
 // differences hold the truth, where nothing changed no more than the stated part
 // of comparisons finds anything, and what is said to be detectable is detected.
 func TestCompareCoverage(t *testing.T) {
-	const runs = 400
+	runs := often(25, 400)
 	stacks := worldStacks()
 	before := server{run: 5, wait: 3, alike: 0.1, slow: 1}
 	after := before
@@ -126,7 +126,7 @@ func TestCompareCoverage(t *testing.T) {
 			var detectable float64
 			for _, r := range results {
 				inside, total = inside+r.inside, total+r.total
-				detectable += r.detectable / runs
+				detectable += r.detectable / float64(runs)
 				if r.anything {
 					anything++
 				}
@@ -134,20 +134,20 @@ func TestCompareCoverage(t *testing.T) {
 					found++
 				}
 			}
-			coverage, any, power := float64(inside)/float64(total), float64(anything)/runs, float64(found)/runs
+			coverage, any, power := float64(inside)/float64(total), float64(anything)/float64(runs), float64(found)/float64(runs)
 			change := 1e9 * (tt.b.truth(1) - tt.a.truth(1))
 			t.Logf("coverage %.3f; something found in %.3f; b changed by %.3g, found in %.3f, detectable %.3g",
 				coverage, any, change, power, detectable)
-			if coverage < 0.93 || coverage > 0.98 {
+			if coverage < leastRate(0.93, runs) || coverage > mostRate(0.98, runs) {
 				t.Errorf("coverage %.3f, want 0.93 to 0.98", coverage)
 			}
-			if n == 0 && any > 0.07 {
+			if n == 0 && any > mostRate(0.07, runs) {
 				t.Errorf("something found in %.3f of comparisons of the same program", any)
 			}
-			if n == 1 && change > detectable && power < 0.75 {
+			if n == 1 && change > detectable && power < leastRate(0.75, runs) {
 				t.Errorf("a change of %.3g found in %.3f, but %.3g is called detectable", change, power, detectable)
 			}
-			if n == 1 && power < 0.5 {
+			if n == 1 && power < leastRate(0.5, runs) {
 				t.Errorf("a change of %.3g found in %.3f only", change, power)
 			}
 		})

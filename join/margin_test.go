@@ -53,7 +53,7 @@ func TestWilsonLargeN(t *testing.T) {
 // TestWilsonCoverage draws binomial samples of known shares: the truth has to
 // lie inside 93 to 97 % of the intervals. The generator's seed is fixed.
 func TestWilsonCoverage(t *testing.T) {
-	const runs = 10_000
+	runs := often(1000, 10_000)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, p := range []float64{0.5, 0.05, 0.01} {
 		for _, n := range []int64{1000, 5000} {
@@ -63,7 +63,7 @@ func TestWilsonCoverage(t *testing.T) {
 					inside++
 				}
 			}
-			if c := float64(inside) / runs; c < 0.93 || c > 0.97 {
+			if c := float64(inside) / float64(runs); c < leastRate(0.93, runs) || c > mostRate(0.97, runs) {
 				t.Errorf("p=%v n=%d: coverage %.3f, want 0.93 to 0.97", p, n, c)
 			}
 		}
