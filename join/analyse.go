@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -311,6 +312,10 @@ func lossOf(meta *recording.Meta, samples int64) lossRule {
 			l.period = float64(meta.Period)
 		case meta.AskedHz > 0:
 			l.period = 1e9 / meta.AskedHz
+		}
+		// Time that the host took lies within what ran, and no clock fires in it.
+		if l.period > 0 && meta.Loss.StolenNs > 0 {
+			l.lost += int64(min(math.Ceil(float64(meta.Loss.StolenNs)/l.period), maxRoom))
 		}
 	}
 	return l

@@ -322,7 +322,7 @@ func TestWarnings(t *testing.T) {
 	meta := testMeta()
 	meta.AchievedHz = 1e6
 	meta.Warnings = []string{"from the recorder"}
-	meta.Loss = recording.Loss{Events: 1, Samples: 2, ThinnedStacks: 3, Throttled: 4, Unresolved: 5, SideBand: 6}
+	meta.Loss = recording.Loss{Events: 1, Samples: 2, ThinnedStacks: 3, Throttled: 4, Unresolved: 5, SideBand: 6, StolenNs: 70e6}
 	meta.Interpreters = []recording.Interpreter{{PID: 10, Version: "3.7.1", Refused: "too old"}, {PID: 11}}
 	p, err := analyse(inputOf(t, meta, testEvents, testSamples, testStacks...), Options{})
 	if err != nil {
@@ -331,6 +331,7 @@ func TestWarnings(t *testing.T) {
 	got := strings.Join(p.Warnings, "\n")
 	for _, want := range []string{
 		"from the recorder", "2 samples were lost of 11: intervals are widened", "1 events were lost", "stopped the counter 4 times",
+		"took 70 ms from this virtual machine",
 		"3 blocked stacks were left out", "5 Python frames have no name", "6 records about mappings",
 		"no Python frames of process 10 (3.7.1): too old", "1000000 samples a second of a busy CPU instead of 10000000",
 		"1 samples of the threads lie", "path of app/app: 6 samples are too few",

@@ -37,6 +37,10 @@ func warnings(meta *recording.Meta, g *execgraph.Graph, p *Profile) []string {
 	if loss.Throttled > 0 {
 		say("the kernel stopped the counter %d times to limit its cost: samples are missing there; a longer period avoids it", loss.Throttled)
 	}
+	if loss.StolenNs > 0 {
+		say("the host took %d ms from this virtual machine's CPUs: what ran includes that time, and intervals are widened",
+			loss.StolenNs/1e6)
+	}
 	if c := meta.Calibration; c != nil && c.Overhead >= minOverhead {
 		say("recording slowed what ran by some %.1f %% (calibrated %s): without it that would have taken %.3f of its time",
 			100*c.Overhead, c.TakenAt, 1/(1+c.Overhead))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,6 +51,16 @@ func (s *session) fillMeta() {
 	}
 }
 
+// stolenTime is what the host took from the CPUs since boot, negative if that is
+// not known.
+func stolenTime() time.Duration {
+	stolen, err := perfevent.StolenTime()
+	if err != nil {
+		return -1
+	}
+	return stolen
+}
+
 func (s *session) fillTargets() {
 	s.meta.Targets = nil
 	for _, t := range s.targets.list() {
@@ -76,6 +87,9 @@ func (s *session) fillEnd() error {
 		m.Loss.Samples += one.Samples
 		m.Loss.ThinnedStacks += one.ThinnedStacks
 		m.Loss.IdleSkipped += one.IdleSkipped
+	}
+	if stolen := stolenTime(); stolen >= 0 && s.stolen >= 0 {
+		m.Loss.StolenNs = max(0, int64(stolen-s.stolen))
 	}
 	if n := s.capture.Undecodable(); n > 0 {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("%d records had an unknown form", n))

@@ -40,8 +40,9 @@ type session struct {
 	samples, events uint64
 	rec             bpf.Record
 	flushed         time.Time
-	varied          time.Time    // when the period was last changed
-	stopGather      func() error // may be called more than once
+	varied          time.Time     // when the period was last changed
+	stolen          time.Duration // by the host, before recording began; negative: not known
+	stopGather      func() error  // may be called more than once
 }
 
 // cpuState is what the session keeps of each CPU.
@@ -167,6 +168,7 @@ func (s *session) begin() error {
 		return err
 	}
 	s.watch.start()
+	s.stolen = stolenTime()
 	s.meta.BeginNs = perfevent.MonotonicNow()
 	s.meta.RealtimeOffsetBeginNs, _ = perfevent.RealtimeOffset()
 	for i := range s.cpus {

@@ -131,4 +131,7 @@ type Loss struct {
 	IdleSkipped uint64
 	// SideBand: perf side-band records lost (mmap, comm, …).
 	SideBand uint64
+	// StolenNs is what the host of a virtual machine took from all its CPUs while
+	// tasks wanted to run, in steps of 10 ms.
+	StolenNs int64 `json:",omitempty"`
 }
