@@ -244,6 +244,7 @@ func TestAnalyseOptions(t *testing.T) {
 	}{
 		{name: "by name", opt: Options{Threads: []string{"worker"}}, want: "app/worker [1000, 2000)"},
 		{name: "by number", opt: Options{Threads: []string{"11"}}, want: "app/worker [1000, 2000)"},
+		{name: "as Python calls it", opt: Options{Threads: []string{"MainThread"}}, want: "app/app [1000, 2000)"},
 		{name: "by both names", opt: Options{Threads: []string{"app/app"}}, want: "app/app [1000, 2000)"},
 		{name: "window", opt: Options{From: 1200, To: 1700}, want: "app/app [1200, 1700) app/worker [1200, 1700)"},
 		{name: "wide window", opt: Options{From: 1, To: 9999}, want: "app/app [1000, 2000) app/worker [1000, 2000)"},

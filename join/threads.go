@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"pathprof/join/execgraph"
 	"pathprof/perfevent/recording"
@@ -30,11 +31,16 @@ func chooseThreads(g *execgraph.Graph, nm *names, meta *recording.Meta, opt Opti
 	}
 	reused := reusedAt(g, order)
 	var out []thread
+	var all []string
 	known := false
 	for _, t := range g.Tasks() {
 		n, target := order[t.PID]
 		again, over := reused[t.PID]
-		if !target || over && t.Begin >= again || !chosen(nm.of(t.ID), opt.Threads) {
+		if !target || over && t.Begin >= again {
+			continue
+		}
+		if !chosen(nm.of(t.ID), opt.Threads) {
+			all = append(all, nm.of(t.ID).String())
 			continue
 		}
 		known = true
@@ -48,7 +54,7 @@ func chooseThreads(g *execgraph.Graph, nm *names, meta *recording.Meta, opt Opti
 	}
 	switch {
 	case !known && len(opt.Threads) > 0:
-		return nil, fmt.Errorf("%w: %v", ErrNoThread, opt.Threads)
+		return nil, fmt.Errorf("%w: %s; there are %s", ErrNoThread, strings.Join(opt.Threads, ", "), someOf(all))
 	case !known:
 		return nil, fmt.Errorf("%w: the recording has no thread of its targets", ErrNoThread)
 	case len(out) == 0:
@@ -85,15 +91,30 @@ func reusedAt(g *execgraph.Graph, targets map[int32]int) map[int32]int64 {
 	return at
 }
 
+// mainThread is what Python calls a process' first thread; its name in the kernel
+// is the program's.
+const mainThread = "MainThread"
+
 // chosen tells whether a thread is among those asked for.
 func chosen(t ThreadInfo, want []string) bool {
 	number := strconv.Itoa(int(t.ID.TID))
 	for _, w := range want {
-		if w == number || w == t.Thread || w == t.String() {
+		if w == number || w == t.Thread || w == t.String() || w == mainThread && t.ID.TID == t.PID {
 			return true
 		}
 	}
 	return len(want) == 0
+}
+
+// someOf lists the first few of names.
+func someOf(names []string) string {
+	const most = 8
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 func compareBool(a, b bool) int {

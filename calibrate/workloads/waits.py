@@ -23,7 +23,8 @@ the list.
 
 Prints "ready", runs (with --on-line: when a line comes on standard input), and
 prints one line of JSON: {"pid", "tid", "begin_ns", "end_ns", "waits": [{"kind",
-"tid", "begin_ns", "end_ns", "waker_pid", "waker_tid", "function"}]}. function
+"tid", "begin_ns", "end_ns", "waker_pid", "waker_tid", "function", "busy_ns"}]}. busy_ns
+is how long the thread itself ran, or stood in the queue for a CPU, meanwhile. function
 is the Python function that works meanwhile (or sleeps, for lock-sleep); "" where
 only a timer is waited for. Times are CLOCK_MONOTONIC.
 """
@@ -38,10 +39,10 @@ import time
 
 
 def compute(milliseconds):
-    """Compute for that much wall time."""
-    end = time.monotonic_ns() + int(milliseconds * 1e6)
+    """Compute for that much CPU time."""
+    end = time.thread_time_ns() + int(milliseconds * 1e6)
     x = 0
-    while time.monotonic_ns() < end:
+    while time.thread_time_ns() < end:
         for i in range(500):
             x = (x * 31 + i) % 1000003
     return x
@@ -53,11 +54,24 @@ class Waits:
     def __init__(self):
         self.done = []
 
-    def add(self, kind, begin, end, waker_pid, waker_tid, function):
+    def begin(self):
+        self.busy = busy_ns()
+        self.since = time.monotonic_ns()
+
+    def end(self, kind, waker_pid, waker_tid, function):
+        end = time.monotonic_ns()
         self.done.append({
-            "kind": kind, "tid": threading.get_native_id(), "begin_ns": begin, "end_ns": end,
+            "kind": kind, "tid": threading.get_native_id(), "begin_ns": self.since, "end_ns": end,
             "waker_pid": waker_pid, "waker_tid": waker_tid, "function": function,
+            "busy_ns": busy_ns() - self.busy,
         })
+
+
+def busy_ns():
+    """How long this thread has run or stood in the queue for a CPU."""
+    with open("/proc/thread-self/schedstat", "rb") as f:
+        ran, queued, _ = f.read().split()
+    return int(ran) + int(queued)
 
 
 class Holder(threading.Thread):
@@ -114,21 +128,20 @@ def poll(thread, name):
 
 
 def wait_sleep(waits, milliseconds):
-    begin = time.monotonic_ns()
+    waits.begin()
     time.sleep(milliseconds / 1000)
-    waits.add("sleep", begin, time.monotonic_ns(), 0, 0, "")
+    waits.end("sleep", 0, 0, "")
 
 
 def wait_lock(waits, milliseconds, sleeps):
     lock = threading.Lock()
     holder = Holder(lock, milliseconds, sleeps)
     poll(holder, "holding")
-    begin = time.monotonic_ns()
+    waits.begin()
     lock.acquire()
-    end = time.monotonic_ns()
-    lock.release()
-    waits.add("lock-sleep" if sleeps else "lock", begin, end, os.getpid(), holder.native_id,
+    waits.end("lock-sleep" if sleeps else "lock", os.getpid(), holder.native_id,
               "Holder.hold_and_sleep" if sleeps else "Holder.hold_and_compute")
+    lock.release()
     holder.quit.set()
     holder.join()
 
@@ -136,16 +149,16 @@ def wait_lock(waits, milliseconds, sleeps):
 def wait_join(waits, milliseconds):
     thread = Joined(milliseconds)
     poll(thread, "working")
-    begin = time.monotonic_ns()
+    waits.begin()
     thread.join()
-    waits.add("join", begin, time.monotonic_ns(), os.getpid(), thread.native_id, "Joined.joined_work")
+    waits.end("join", os.getpid(), thread.native_id, "Joined.joined_work")
 
 
 def wait_child(waits, milliseconds):
     child = subprocess.Popen([sys.executable, "-S", "-E", os.path.abspath(__file__), "--child", str(milliseconds)])
-    begin = time.monotonic_ns()
+    waits.begin()
     child.wait()
-    waits.add("child", begin, time.monotonic_ns(), child.pid, child.pid, "child_work")
+    waits.end("child", child.pid, child.pid, "child_work")
 
 
 def child_work(milliseconds):
@@ -172,9 +185,9 @@ class Producer(threading.Thread):
 
     def ask(self, milliseconds):
         os.write(self.consumer.stdin.fileno(), b"%d\n" % milliseconds)
-        begin = time.monotonic_ns()
+        self.waits.begin()
         os.read(self.consumer.stdout.fileno(), 100)
-        self.waits.add("pipe", begin, time.monotonic_ns(), self.consumer.pid, self.consumer.pid, "consume")
+        self.waits.end("pipe", self.consumer.pid, self.consumer.pid, "consume")
 
     def close(self):
         self.join()
@@ -216,7 +229,7 @@ def main():
         compute(3)
         wait_join(waits, rng.randrange(25, 60))
         compute(3)
-        wait_child(waits, rng.randrange(25, 60))
+        wait_child(waits, rng.randrange(80, 120))
         compute(3)
     # The producer comes last and alone: beside it the main thread would
     # compete with it for the interpreter.

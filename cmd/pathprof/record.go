@@ -201,7 +201,11 @@ func runRecord(ctx context.Context, e *env, opt recordOptions) error {
 	if sum.dir == "" {
 		return err
 	}
-	printSummary(e.stdout, sum)
+	out := e.stdout
+	if len(opt.command) > 0 {
+		out = e.stderr // the other is the program's
+	}
+	printSummary(out, sum)
 	return errors.Join(err, handOver(sum.dir, e.getenv))
 }
 
