@@ -236,6 +236,7 @@ func (j *joiner) readSamples(in *input, g *execgraph.Graph, paths []execgraph.Pa
 		t, ok := g.TaskAt(s.TID, s.Time)
 		switch {
 		case ok && wanted[t.ID]:
+			s.Value = scaleUp(s.Value, in.meta.CountedShare)
 			j.samples[t.ID] = append(j.samples[t.ID], s)
 		case !ok && own[s.TID] && j.targets[s.PID]:
 			r.homeless++
@@ -284,6 +285,15 @@ func (j *joiner) reasonIn(s *Stack, pid int32) string {
 	}
 	rest, _ := strings.CutPrefix(s.Reason, cutWords("python", recording.StopNoInterp))
 	return strings.TrimPrefix(rest, "; ")
+}
+
+// scaleUp returns what a sample stands for where the counter had the hardware for a part
+// of the time only; 0: that part is not known.
+func scaleUp(value int64, share float64) int64 {
+	if !(share > 0 && share < 1 && value > 0) { // so NaN is none
+		return value
+	}
+	return int64(min(math.Round(float64(value)/share), maxRoom))
 }
 
 // newProfile is a profile without paths.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -316,6 +317,45 @@ func TestAnalyseOddRecordings(t *testing.T) {
 	in = inputOf(t, recording.Meta{BeginNs: 1, EndNs: 2}, "1 cpu0 lost count=1", "1 1/1 1")
 	if _, err := analyse(in, Options{}); !errors.Is(err, ErrNoThread) {
 		t.Errorf("no targets: %v", err)
+	}
+}
+
+// Where a counter had the hardware for a part of the time, samples stand for more;
+// nothing else changes.
+func TestCountedShare(t *testing.T) {
+	events := func(share float64) (sum int64, warned bool, times string) {
+		meta := testMeta()
+		meta.CountedShare = share
+		p, err := analyse(inputOf(t, meta, testEvents, testSamples, testStacks...), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.Paths {
+			for _, e := range p.Paths[i].Entries {
+				sum += e.Values.Event
+				times += fmt.Sprint(e.Values.PathNs, e.Values.Samples, " ")
+			}
+		}
+		return sum, strings.Contains(strings.Join(p.Warnings, "\n"), "the counter shared the hardware"), times
+	}
+	whole, warned, times := events(0)
+	if warned || whole == 0 {
+		t.Errorf("share not known: sum %d, warned %v", whole, warned)
+	}
+	for _, c := range []struct {
+		share  float64
+		want   int64
+		warned bool
+	}{{1, whole, false}, {0.995, whole, false}, {0.25, 4 * whole, true}, {-1, whole, false}, {7, whole, false}} {
+		sum, warned, same := events(c.share)
+		if diff := sum - c.want; diff < 0 || diff > whole/100 || warned != c.warned || same != times {
+			t.Errorf("share %v: got sum %d of %d, warned %v, times %s", c.share, sum, whole, warned, same)
+		}
+	}
+	for share, value := range map[float64]int64{1e-300: math.MaxInt64, 0.5: -3, math.NaN(): 8, 2: 8} {
+		if got := scaleUp(value, share); got != value && got != maxRoom {
+			t.Errorf("scaleUp(%d, %v) = %d", value, share, got)
+		}
 	}
 }
 

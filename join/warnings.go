@@ -13,6 +13,9 @@ import (
 // the same again.
 const maxPathWarnings = 20
 
+// minCounted: a switch of counters costs a little of the time even without rivals.
+const minCounted = 0.99
+
 // minOverhead is what is worth a warning: less is within the noise of any machine.
 const minOverhead = 0.03
 
@@ -40,6 +43,10 @@ func warnings(meta *recording.Meta, g *execgraph.Graph, p *Profile) []string {
 	if loss.StolenNs > 0 {
 		say("the host took %d ms from this virtual machine's CPUs: what ran includes that time, and intervals are widened",
 			loss.StolenNs/1e6)
+	}
+	if s := meta.CountedShare; s > 0 && s < minCounted {
+		say("the counter shared the hardware with others and counted %.0f %% of the time: samples are missing in the rest, "+
+			"and what each stands for is scaled by %.2f", 100*s, 1/s)
 	}
 	if c := meta.Calibration; c != nil && c.Overhead >= minOverhead {
 		say("recording slowed what ran by some %.1f %% (calibrated %s): without it that would have taken %.3f of its time",

@@ -95,6 +95,9 @@ func (s *session) fillEnd() error {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("%d records had an unknown form", n))
 	}
 	m.Warnings = append(m.Warnings, s.watch.notes()...)
+	if s.resolve.kernel == nil {
+		m.Warnings = append(m.Warnings, "kernel functions have no names: run with sudo, or give CAP_SYSLOG; pathprof check says more")
+	}
 	s.fillRates()
 	return nil
 }
@@ -113,6 +116,17 @@ func (s *session) fillRates() {
 	}
 	if busy > 0 {
 		m.AchievedHz = float64(m.Samples+m.Loss.Samples) / (float64(busy) / 1e9)
+	}
+	s.fillCounting()
+}
+
+// fillCounting says for which part of the time the counters counted.
+func (s *session) fillCounting() {
+	m := &s.meta
+	if counts, err := s.counters.Counts(); err != nil {
+		m.Warnings = append(m.Warnings, fmt.Sprintf("what the counters counted is not known: %v", err))
+	} else if share, ok := counts.RunningShare(); ok {
+		m.CountedShare = share
 	}
 	t, err := s.counters.Throttles()
 	if err != nil {

@@ -323,7 +323,7 @@ func (s *session) sample(c *cpuState, rec *bpf.Record) error {
 	s.watch.sampled(ev.Task.PID)
 	return s.out.Sample(recording.Sample{
 		Time: ev.Time, CPU: ev.CPU, PID: ev.Task.PID, TID: ev.Task.TID,
-		Stack: id, Value: rec.Value, Kernel: rec.KernelMode, Ctx: ev.Ctx,
+		Stack: id, Value: rec.Value, Counter: rec.Counter, Kernel: rec.KernelMode, Ctx: ev.Ctx,
 		GIL: rec.GIL, Collecting: rec.Collecting,
 	})
 }

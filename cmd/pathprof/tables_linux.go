@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"io/fs"
 	"slices"
 
 	"pathprof/perfevent/bpf"
@@ -25,6 +26,8 @@ type tableLoader struct {
 	trampolines map[uint64]bpf.TableRef
 	// notes counts what could not be done, by reason.
 	notes map[string]int
+	// denied are processes that may not be read.
+	denied map[int32]bool
 }
 
 type loadedTable struct {
@@ -33,7 +36,10 @@ type loadedTable struct {
 }
 
 func newTableLoader(capture *bpf.Capture) *tableLoader {
-	l := &tableLoader{capture: capture, files: map[imageKey]loadedTable{}, trampolines: map[uint64]bpf.TableRef{}, notes: map[string]int{}}
+	l := &tableLoader{
+		capture: capture, files: map[imageKey]loadedTable{}, trampolines: map[uint64]bpf.TableRef{},
+		notes: map[string]int{}, denied: map[int32]bool{},
+	}
 	dir, err := unwind.DefaultCacheDir()
 	if err == nil {
 		l.cache, err = unwind.OpenTableCache(dir)
@@ -114,7 +120,10 @@ func (l *tableLoader) open(pid int32, m *proc.Mapping) loadedTable {
 	}
 	f, err := proc.OpenMapped(int(pid), *m)
 	if err != nil {
-		if !gone(pid) {
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			l.denied[pid] = true
+		case !gone(pid):
 			l.notes["unwind table: "+err.Error()]++
 		}
 		return loadedTable{ref: bpf.NotLoaded}

@@ -221,10 +221,14 @@ func (w *watcher) take(rec perfevent.Record) {
 // find looks for an interpreter in a process and makes it known.
 func (w *watcher) find(pid int32) {
 	in, err := pyframes.Find(int(pid), w.targets.cache)
-	if err != nil {
-		if !errors.Is(err, pyframes.ErrNotPython) && !errors.Is(err, os.ErrNotExist) {
-			w.noteInterp(pid, nil, err)
-		}
+	switch {
+	case errors.Is(err, pyframes.ErrNotPython), errors.Is(err, os.ErrNotExist):
+		return
+	case errors.Is(err, os.ErrPermission) && !w.targets.has(pid):
+		w.tables.denied[pid] = true // whether it runs Python is not known
+		return
+	case err != nil:
+		w.noteInterp(pid, nil, err)
 		return
 	}
 	w.targets.mu.Lock()
@@ -363,6 +367,10 @@ func (w *watcher) notes() []string {
 		list = append(list, note)
 	}
 	slices.Sort(list)
+	if n := len(w.tables.denied); n > 0 {
+		list = append(list, fmt.Sprintf("%d processes of others cannot be read, so their Python functions have no names and their "+
+			"native stacks are cut: run with sudo, or give CAP_SYS_PTRACE", n))
+	}
 	return list
 }
 

@@ -66,6 +66,7 @@ type Capture struct {
 	bad     uint64
 	// realtime is CLOCK_REALTIME minus CLOCK_MONOTONIC at the last poll.
 	realtime int64
+	hidden   bool // the kernel does not tell addresses of its symbols
 	// rows and rules in use, see LoadTable.
 	rows, rules uint32
 }
@@ -191,8 +192,6 @@ func loadError(err error) error {
 	switch {
 	case errors.As(err, &verifier):
 		return fmt.Errorf("the kernel's verifier refuses a BPF program (please report it): %w", err)
-	case errors.Is(err, ebpf.ErrRestrictedKernel):
-		return fmt.Errorf("the kernel hides the addresses of its symbols: run with sudo, or give CAP_SYSLOG, too: %w", err)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("loading BPF programs needs root, or CAP_BPF and CAP_PERFMON: %w", err)
 	}

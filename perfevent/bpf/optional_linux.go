@@ -154,6 +154,11 @@ func (c *Capture) load(spec *ebpf.CollectionSpec, cache *btf.Cache) error {
 	}
 	collection := &ebpf.CollectionOptions{Cache: cache}
 	err = spec.LoadAndAssign(&c.objects, collection)
+	if errors.Is(err, ebpf.ErrRestrictedKernel) {
+		c.hidden = true
+		dropSymbols(spec)
+		err = spec.LoadAndAssign(&c.objects, collection)
+	}
 	if err == nil || errors.Is(err, unix.EPERM) {
 		return err
 	}
@@ -166,6 +171,21 @@ func (c *Capture) load(spec *ebpf.CollectionSpec, cache *btf.Cache) error {
 		return err
 	}
 	return spec.LoadAndAssign(&c.objects, collection)
+}
+
+// dropSymbols makes addresses of the kernel's variables 0, which the programs take
+// for not known (c/context.h). All of them are weak, but the loader gives up
+// where the kernel hides them (kallsyms_show_value in kernel/ksyms_common.c).
+func dropSymbols(spec *ebpf.CollectionSpec) {
+	names := []string{"__preempt_count", "pcpu_hot", "__per_cpu_offset"}
+	for _, p := range spec.Programs {
+		for i := range p.Instructions {
+			ins := &p.Instructions[i]
+			if ins.OpCode.IsDWordLoad() && slices.Contains(names, ins.Reference()) {
+				*ins = asm.LoadImm(ins.Dst, 0, asm.DWord)
+			}
+		}
+	}
 }
 
 // refused says why the kernel does not load an option's programs, nil if it does.
@@ -226,6 +246,10 @@ func (c *Capture) Missing() []string {
 			first, _, _ := strings.Cut(why.Error(), "\n")
 			list = append(list, fmt.Sprintf("%s are not recorded, so %s: %s", o.name, o.without, first))
 		}
+	}
+	if c.hidden {
+		list = append(list, "the kernel hides the addresses of its symbols, so what an interrupt wakes that no program sees has no known cause: "+
+			"run with sudo, or give CAP_SYSLOG, too")
 	}
 	return list
 }

@@ -19,9 +19,11 @@ type Record struct {
 	// context, and its Kind is sched.KindInvalid. Event.Stack is not set here.
 	Event sched.Event
 	// Sample: a counter overflowed. Value is the period it stands for; of a work
-	// item, which is no sample, the address of its function.
-	Sample bool
-	Value  int64
+	// item, which is no sample, the address of its function. Counter is what the
+	// counter itself had counted then, 0 if that could not be read.
+	Sample  bool
+	Value   int64
+	Counter int64
 	// KernelMode: the sample interrupted kernel code.
 	KernelMode bool
 	// Thinned: a blocked stack was due but left out.
@@ -76,7 +78,7 @@ func decode(raw []byte, cpu int, rec *Record) error {
 		State:  le.Uint32(raw[56:]),
 	}
 	rec.Event.Preempt = flags&pathprofEventFlagsFLAG_PREEMPT != 0
-	rec.Value = int64(le.Uint64(raw[8:]))
+	rec.Value, rec.Counter = int64(le.Uint64(raw[8:])), 0
 	rec.KernelMode = flags&pathprofEventFlagsFLAG_KERNEL != 0
 	rec.Thinned = flags&pathprofEventFlagsFLAG_THINNED != 0
 	rec.HasStack = flags&pathprofEventFlagsFLAG_STACK != 0
@@ -88,6 +90,8 @@ func decode(raw []byte, cpu int, rec *Record) error {
 		return err
 	}
 	switch rec.Event.Kind {
+	case sched.KindInvalid: // a sample
+		rec.Counter = int64(le.Uint64(raw[16:]))
 	case sched.KindSwitch:
 		decodeWait(raw, &rec.Event, rec.realtime)
 	case sched.KindQueue, sched.KindWork, sched.KindWorkEnd:

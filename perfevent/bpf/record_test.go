@@ -122,7 +122,7 @@ func TestDecodeSample(t *testing.T) {
 		{Code: pyframes.CodeKey{Addr: 0x3000, LineTable: 0x4000, FirstLine: 9}, Lasti: -2},
 	}
 	position := int32(-2)
-	raw := put(pathprofEvent{Kind: pathprofEventKindEVENT_SAMPLE, Value: 1000,
+	raw := put(pathprofEvent{Kind: pathprofEventKindEVENT_SAMPLE, Value: 1000, Extra: 1 << 40,
 		Flags: pathprofEventFlagsFLAG_STACK | pathprofEventFlagsFLAG_KERNEL},
 		head(1, 2, 2, 1, 3, 1), []uint64{0xffff, 0x10, 0x20},
 		uint64(0x1000), uint64(0x2000), uint32(7), int32(12<<1|1),
@@ -131,7 +131,7 @@ func TestDecodeSample(t *testing.T) {
 	if err := decode(raw, 0, &rec); err != nil {
 		t.Fatal(err)
 	}
-	if !rec.Sample || rec.Value != 1000 || !rec.KernelMode || !rec.HasStack {
+	if !rec.Sample || rec.Value != 1000 || rec.Counter != 1<<40 || !rec.KernelMode || !rec.HasStack {
 		t.Errorf("got sample %v, value %d, kernel %v, stack %v", rec.Sample, rec.Value, rec.KernelMode, rec.HasStack)
 	}
 	s := &rec.Stack

@@ -59,6 +59,7 @@
 //	| ctx          uint8         in an interrupt or not
 //	| gil          uint8         who had the GIL: unknown, own, other, free
 //	| collecting   bool          the thread was collecting garbage
+//	| counter      int64         the CPU's counter at that moment
 //
 // Stacks, see [Stack]; lists are innermost first:
 //
@@ -93,8 +94,8 @@
 //	| line         int32         executing line, 0 if not known
 //	| first_line   int32         the function's first line
 //
-// Recordings of format 1 end the events' columns with count and the samples' with
-// ctx; they are read as well.
+// Recordings of format 2 end the samples' columns with collecting, those of format
+// 1 with ctx, and the events' with count; they are read as well.
 //
 // Index, one row for each batch of the streams above, in the order of writing:
 //

@@ -3,8 +3,9 @@
 package recording
 
 // FormatVersion of the recordings this program writes. A reader refuses newer
-// ones, and reads older ones. 2 added the causes of waits to the events.
-const FormatVersion = 2
+// ones, and reads older ones. 2 added the causes of waits to the events, 3 the
+// counter's own value to the samples.
+const FormatVersion = 3
 
 // Meta is a recording's meta.json. It is written at the start and rewritten
 // (by rename) at the end; Complete tells whether the end was reached.
@@ -45,9 +46,13 @@ type Meta struct {
 	// fixed relation to time. AchievedHz: as measured.
 	AskedHz    float64 `json:"asked_hz"`
 	AchievedHz float64 `json:"achieved_hz"`
-	Samples    uint64  `json:"samples"`
-	Events     uint64  `json:"events"`
-	Scope      string  `json:"scope"` // system or process
+	// CountedShare is the part of the time in which the counters had the hardware:
+	// below 1 where more events were open than it has counters for, and the
+	// analysis then scales what samples stand for. 0: not known.
+	CountedShare float64 `json:"counted_share,omitempty"`
+	Samples      uint64  `json:"samples"`
+	Events       uint64  `json:"events"`
+	Scope        string  `json:"scope"` // system or process
 
 	Targets      []Target      `json:"targets"`
 	Interpreters []Interpreter `json:"interpreters"`

@@ -41,7 +41,7 @@ func randomWorld(rng *rand.Rand, rows int) *world {
 	at := int64(1000)
 	for i := range rows {
 		at += rng.Int64N(100)
-		w.samples = append(w.samples, Sample{Time: at, CPU: int32(i % 2), PID: 7, TID: 8, Stack: 1, Value: 5, Kernel: i%5 == 0})
+		w.samples = append(w.samples, Sample{Time: at, CPU: int32(i % 2), PID: 7, TID: 8, Stack: 1, Value: 5, Kernel: i%5 == 0, Counter: at << 30})
 		w.events = append(w.events, sched.Event{Time: at, CPU: int32(rng.IntN(3)), Kind: sched.KindSwitch,
 			Task: sched.Ref{TID: 1, PID: 2}, Other: sched.Ref{TID: 3, PID: 4}, State: 1, Name: "n", Count: at,
 			Call: sched.CallFutex, Object: uint64(at) << 40, Timeout: -at, Lock: sched.LockKind(at % 6), Holder: sched.Ref{TID: -1, PID: 5},
@@ -100,39 +100,59 @@ func collect[T any](t testing.TB, seq func(func(T, error) bool)) (out []T) {
 	return out
 }
 
-// A recording of format 1, whose events end with their count, reads as before.
-func TestReadFormat1(t *testing.T) {
+// Recordings of older formats, whose streams have fewer columns, read as before.
+func TestReadOlder(t *testing.T) {
+	for format, samples := range map[int]*table[Sample]{1: sampleTable1, 2: sampleTable2} {
+		t.Run(fmt.Sprint("format ", format), func(t *testing.T) {
+			w := randomWorld(rand.New(rand.NewPCG(5, 5)), 100)
+			for i := range w.events {
+				e := &w.events[i]
+				e.CPU = 0
+				if format == 1 {
+					e.Call, e.Object, e.Timeout, e.Lock, e.Holder, e.Conn, e.Seq = 0, 0, 0, 0, sched.Ref{}, 0, 0
+				}
+				w.samples[i].Collecting = format > 1 && i%3 == 0
+			}
+			r := openDir(t, w.writeOlder(t, format, samples))
+			for i := range w.samples {
+				w.samples[i].Counter = 0
+			}
+			if got := collect(t, r.Events()); !reflect.DeepEqual(got, w.events) || len(r.Warnings()) != 0 {
+				t.Errorf("got %d events of %d, warnings %q", len(got), len(w.events), r.Warnings())
+			}
+			if got := collect(t, r.Samples()); !reflect.DeepEqual(got, w.samples) {
+				t.Errorf("samples differ: %+v", got[0])
+			}
+		})
+	}
 	w := randomWorld(rand.New(rand.NewPCG(5, 5)), 100)
-	for i := range w.events {
-		e := &w.events[i]
-		e.CPU = 0
-		e.Call, e.Object, e.Timeout, e.Lock, e.Holder, e.Conn, e.Seq = 0, 0, 0, 0, sched.Ref{}, 0, 0
-	}
-	dir := filepath.Join(t.TempDir(), "x.pathprof")
-	out, err := Create(dir, Meta{}, Options{})
-	check(t, err)
-	s, err := newStream(out, eventsName(0), eventTable1)
-	check(t, err)
-	out.cpus[0] = s
-	check(t, os.Remove(filepath.Join(dir, "samples.arrow")))
-	samples, err := newStream(out, "samples.arrow", sampleTable1)
-	check(t, err)
-	out.samples = samples
-	out.order = append(out.order, s)
-	for _, e := range w.events {
-		check(t, out.Event(e))
-	}
-	check(t, out.Close(Meta{}))
-	meta := filepath.Join(dir, metaName)
-	change(t, meta, func(text []byte) []byte { return bytes.Replace(text, []byte(`"format": 2`), []byte(`"format": 1`), 1) })
-	r := openDir(t, dir)
-	if got := collect(t, r.Events()); !reflect.DeepEqual(got, w.events) || len(r.Warnings()) != 0 {
-		t.Errorf("got %d events of %d, warnings %q", len(got), len(w.events), r.Warnings())
-	}
-	change(t, meta, func(text []byte) []byte { return bytes.Replace(text, []byte(`"format": 1`), []byte(`"format": 99`), 1) })
-	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "format 99") {
+	if _, err := Open(w.writeOlder(t, 99, sampleTable)); err == nil || !strings.Contains(err.Error(), "format 99") {
 		t.Errorf("format 99: %v", err)
 	}
+}
+
+// writeOlder records the world's samples and events, all of CPU 0, as another
+// format has them.
+func (w *world) writeOlder(t *testing.T, format int, samples *table[Sample]) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "x.pathprof")
+	out, err := Create(dir, Meta{}, Options{})
+	check(t, err)
+	out.cpus[0], err = newStream(out, eventsName(0), eventTableOf(format))
+	check(t, err)
+	check(t, os.Remove(filepath.Join(dir, "samples.arrow")))
+	out.samples, err = newStream(out, "samples.arrow", samples)
+	check(t, err)
+	out.order = append(out.order, out.cpus[0])
+	for i := range w.events {
+		check(t, out.Sample(w.samples[i]))
+		check(t, out.Event(w.events[i]))
+	}
+	check(t, out.Close(Meta{}))
+	change(t, filepath.Join(dir, metaName), func(text []byte) []byte {
+		return bytes.Replace(text, fmt.Appendf(nil, `"format": %d`, FormatVersion), fmt.Appendf(nil, `"format": %d`, format), 1)
+	})
+	return dir
 }
 
 // ordered is the order a reader promises.
@@ -299,7 +319,7 @@ meta {"format":1,"complete":true,"host":"h","begin_ns":0,"end_ns":100}
 frame 1 python "Class.method" "/a b.py" 12 10 0x7f00
 frame 2 native "sleep \"x\"" "/lib/libc.so.6" 0 0 0x10 abcdef eval
 stack 1 native=2 python=1,1e kernel:none native:fault python:complete
-sample 10 0 7 8 1 1000000 task kernel
+sample 10 0 7 8 1 1000000 task kernel counter:-5
 20 0 switch 8/7 S -> 0/0
 `
 

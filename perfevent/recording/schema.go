@@ -137,18 +137,28 @@ var sampleColumns = []column[Sample]{
 	enum("ctx", func(s *Sample) *sched.Context { return &s.Ctx }),
 }
 
-// sampleTable is of this format; format 1 ends samples with ctx.
+var statusColumns = []column[Sample]{
+	enum("gil", func(s *Sample) *GIL { return &s.GIL }),
+	boolean("collecting", func(s *Sample) *bool { return &s.Collecting }),
+}
+
+// sampleTable is of this format; format 2 ends samples with collecting, format 1
+// with ctx.
 var (
-	sampleTable = newTable(sampleTime, sampleWords, append(slices.Clone(sampleColumns),
-		enum("gil", func(s *Sample) *GIL { return &s.GIL }),
-		boolean("collecting", func(s *Sample) *bool { return &s.Collecting }))...)
+	sampleTable = newTable(sampleTime, sampleWords, slices.Concat(sampleColumns, statusColumns, []column[Sample]{
+		i64("counter", func(s *Sample) *int64 { return &s.Counter }),
+	})...)
+	sampleTable2 = newTable(sampleTime, sampleWords, slices.Concat(sampleColumns, statusColumns)...)
 	sampleTable1 = newTable(sampleTime, sampleWords, sampleColumns...)
 )
 
 // sampleTableOf returns the table of a format's samples.
 func sampleTableOf(format int) *table[Sample] {
-	if format == 1 {
+	switch format {
+	case 1:
 		return sampleTable1
+	case 2:
+		return sampleTable2
 	}
 	return sampleTable
 }

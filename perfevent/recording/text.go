@@ -61,7 +61,7 @@ func each[T any](list []T) iter.Seq2[T, error] {
 //	frame NUMBER python|native|kernel "NAME" "FILE" LINE FIRSTLINE ADDRESS [BUILDID] [eval]
 //	symbol FRAME "NAME" "SOURCE" LINE FIRSTLINE         of a native frame
 //	stack NUMBER kernel=1,2 native=3 python=4,5e [kernel:STOP] [native:STOP] [python:STOP]
-//	sample TIME CPU PID TID STACK VALUE CONTEXT [kernel] [gil:WORD] [collecting]
+//	sample TIME CPU PID TID STACK VALUE CONTEXT [kernel] [gil:WORD] [collecting] [counter:N]
 //	TIME CPU KIND …                                     an event, see sched.ParseEvent
 //
 // An e after a Python frame marks one that entered the interpreter from C. Where
@@ -155,6 +155,9 @@ func sampleText(s *Sample) string {
 	}
 	if s.Collecting {
 		text += " collecting"
+	}
+	if s.Counter != 0 {
+		text += fmt.Sprintf(" counter:%d", s.Counter)
 	}
 	return text
 }
@@ -391,6 +394,7 @@ func parseSample(text string) (s Sample, err error) {
 	const named = 7 // fields before the words
 	for _, w := range strings.Fields(text)[named:] {
 		gil, isGIL := strings.CutPrefix(w, "gil:")
+		counter, isCounter := strings.CutPrefix(w, "counter:")
 		switch {
 		case w == "kernel":
 			s.Kernel = true
@@ -398,6 +402,10 @@ func parseSample(text string) (s Sample, err error) {
 			s.Collecting = true
 		case isGIL:
 			if s.GIL, err = numbered[GIL](gilWords, gil); err != nil {
+				return s, fmt.Errorf("sample: %w", err)
+			}
+		case isCounter:
+			if s.Counter, err = strconv.ParseInt(counter, 10, 64); err != nil {
 				return s, fmt.Errorf("sample: %w", err)
 			}
 		default:

@@ -97,6 +97,10 @@ type Sample struct {
 	// Value is the counted amount the sample stands for: events, or ns for
 	// clock events (the period, with a fixed period).
 	Value int64
+	// Counter is the CPU's counter itself at that moment, since recording began,
+	// in the same unit, while it had the hardware ([Meta].CountedShare): what lies
+	// between two samples was really counted. 0: not known, as in older recordings.
+	Counter int64
 	// Kernel: the CPU was in kernel mode. Ctx: in interrupt context or not.
 	Kernel bool
 	Ctx    sched.Context

@@ -100,7 +100,7 @@ struct event {
 	u64 time; /* CLOCK_MONOTONIC, ns */
 	u64 value; /* sample: the period; exec: the old thread number; switch: the object; packet: connection;
 		    work: address of the item; io: issue to completion, ns; throttle: control group */
-	u64 extra; /* switch: the timeout, ns, since when flags say; packet: seq << 32 | bytes;
+	u64 extra; /* sample: the counter itself; switch: the timeout, ns, since when flags say; packet: seq << 32 | bytes;
 		    work: address of the function */
 	enum event_kind kind;
 	enum context context;

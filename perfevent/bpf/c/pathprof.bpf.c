@@ -45,6 +45,17 @@ inlined void set_other(struct event *e, struct task_struct *task)
 	e->other_tid = task->pid;
 }
 
+/* counter_value is what the overflowing counter has counted; 0: it cannot be read. */
+inlined u64 counter_value(struct perf_ctx *ctx)
+{
+	struct bpf_perf_event_value v = {};
+
+	/* Reads a counter of this CPU in any context (perf_event_read_local). */
+	if (bpf_perf_prog_read_value((struct bpf_perf_event_data *)ctx, &v, sizeof(v)))
+		return 0;
+	return v.counter;
+}
+
 SEC("perf_event")
 int sample(struct perf_ctx *ctx)
 {
@@ -73,6 +84,7 @@ int sample(struct perf_ctx *ctx)
 	kernel = in_kernel(ctx);
 	e->event.flags = FLAG_STACK | (kernel ? FLAG_KERNEL : 0);
 	e->event.value = ctx->sample_period;
+	e->event.extra = counter_value(ctx);
 	/* A clock counter's own timer is on top of the stack of contexts. */
 	context_at(&e->event, 1);
 	e->event.pid = tgid;

@@ -98,7 +98,7 @@ func work() {
 		send(message{Line: err.Error(), Done: true})
 		return
 	}
-	send(message{Ready: unix.ByteSliceToString(uts.Release[:])})
+	send(message{Ready: unix.ByteSliceToString(uts.Release[:]), Page: os.Getpagesize()})
 	for _, s := range p.Steps {
 		status := s.run()
 		send(message{Step: s.Name, Status: &status})

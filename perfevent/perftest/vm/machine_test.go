@@ -30,29 +30,35 @@ type outcome struct {
 // machine is one run of an emulated machine.
 type machine struct {
 	release string
+	page    int // bytes
 	steps   map[string]*outcome
 	kernel  []string // warnings of the kernel
 	console []string // the last lines that are not messages
 	took    time.Duration
 }
 
-// emulator returns the command line for a processor.
-func emulator(arch, kernel, initrd string) []string {
+// emulator returns the command line for a kind.
+func emulator(k kind, kernel, initrd string) []string {
 	args := []string{
-		"-accel", "tcg,thread=multi", "-smp", "2", "-m", "2560", "-nographic", "-nodefaults", "-no-reboot",
+		"-smp", "2", "-m", "2560", "-nographic", "-nodefaults", "-no-reboot",
 		"-serial", "stdio", "-kernel", kernel, "-initrd", initrd, "-append",
 	}
 	// loglevel: only the kernel's last words; the rest is read from /dev/kmsg.
-	options := "rdinit=/init loglevel=1 panic=-1 "
-	if arch == "arm64" {
-		return append(append([]string{"qemu-system-aarch64", "-M", "virt", "-cpu", "max"}, args...), options+"console=ttyAMA0")
+	options := "rdinit=/init loglevel=1 panic=-1 " + k.options + " console="
+	processor := []string{"-cpu", "max", "-accel", "tcg,thread=multi"}
+	if k.icount {
+		processor = []string{"-cpu", "max", "-accel", "tcg,thread=single", "-icount", "shift=2"}
 	}
-	return append(append([]string{"qemu-system-x86_64", "-cpu", "max"}, args...), options+"console=ttyS0")
+	if k.arch == "arm64" {
+		machine := append([]string{"qemu-system-aarch64", "-M", "virt,gic-version=3"}, processor...)
+		return append(append(machine, args...), options+"ttyAMA0")
+	}
+	return append(append(append([]string{"qemu-system-x86_64"}, processor...), args...), options+"ttyS0")
 }
 
 // boot runs a machine to its end. progress hears of each step.
-func boot(arch, kernel, initrd string, progress func(string)) (*machine, error) {
-	line := emulator(arch, kernel, initrd)
+func boot(k kind, kernel, initrd string, progress func(string)) (*machine, error) {
+	line := emulator(k, kernel, initrd)
 	cmd := exec.Command(line[0], line[1:]...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -115,7 +121,7 @@ func (m *machine) follow(console io.Reader, alive func(), progress func(string))
 func (m *machine) take(msg message, begin *time.Time, progress func(string)) {
 	switch {
 	case msg.Ready != "":
-		m.release = msg.Ready
+		m.release, m.page = msg.Ready, msg.Page
 		progress(fmt.Sprintf("%s is up after %.0f s", msg.Ready, time.Since(*begin).Seconds()))
 		*begin = time.Now()
 		return

@@ -23,6 +23,11 @@ type step struct {
 type profileStep struct {
 	Event, Period string
 	Seconds       int
+	// Rivals are other counters of cycles opened on each CPU meanwhile, so that
+	// they take turns on the hardware.
+	Rivals int
+	// Throttled: the kernel is to stop the counter.
+	Throttled bool
 }
 
 // mark begins the lines of the console that are messages.
@@ -35,11 +40,12 @@ type message struct {
 	Status  *int     `json:",omitempty"` // the step has ended; negative: it ran out of time
 	Profile *profile `json:",omitempty"`
 	Ready   string   `json:",omitempty"` // the machine is up: its kernel's release
+	Page    int      `json:",omitempty"` // with Ready: bytes of a page
 	Kernel  []string `json:",omitempty"` // warnings of the kernel
 	Done    bool     `json:",omitempty"` // the last message
 }
 
-// profile is what became of a profileStep.
+// profile is what became of a profileStep, while the functions ran.
 type profile struct {
 	Event      string
 	Period     int64
@@ -48,15 +54,23 @@ type profile struct {
 	Throttled  uint64
 	AchievedHz float64
 	// WorstError is the largest difference between a function's share and the
-	// truth, OutOf the number of functions outside their intervals.
+	// truth, Outside the functions whose intervals do not hold it.
 	WorstError float64
 	Outside    []string
 	Missing    []string
-	// Sums: the classes make up the wall time. Merged of the samples in the
-	// target have whole, merged stacks.
-	Sums     bool
+	// Tiles: segments and classes make up the wall time without gap or overlap.
+	Tiles bool
+	// RunNs is the time of segments in which the thread ran, Value the sum of what
+	// its samples stand for, Counted the part of the time that the counter had
+	// the hardware for, 0 if it is not known, and Backward how often a CPU's
+	// counter was lower than before.
+	RunNs    int64
+	Value    int64
+	Counted  float64
+	Backward int
+	// Merged of the samples have whole, merged stacks.
 	Merged   float64
-	Unmerged map[string]int // why the others are not
+	Unmerged map[string]int // why the others have not
 	Profiles int            // files of pathprof pprof
 	Warnings []string
 }

@@ -24,6 +24,8 @@ import (
 
 // truth is what profile10.py says of itself.
 type truth struct {
+	Begin     int64            `json:"begin_ns"`
+	End       int64            `json:"end_ns"`
 	TID       int32            `json:"tid"`
 	Functions map[string]int64 `json:"functions"`
 	Other     int64            `json:"other_ns"` // between the functions
@@ -31,24 +33,40 @@ type truth struct {
 
 // record runs profile10.py under the recorder, reports and exports.
 func (s *step) record(ctx context.Context) (*profile, error) {
+	if s.Profile.Rivals > 0 {
+		rivals, err := openRivals(s.Profile.Rivals)
+		defer closeAll(rivals)
+		if err != nil {
+			return nil, err
+		}
+	}
 	dir := filepath.Join("/tmp", s.Name)
 	known, err := s.recordTruth(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	text, err := output(ctx, "/usr/bin/pathprof", "report", "--json", dir)
+	r, err := recording.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	var r join.Report
-	if err := json.Unmarshal(text, &r); err != nil {
+	defer r.Close()
+	begin := r.Meta().BeginNs
+	since := func(t int64) string { return time.Duration(t - begin).String() }
+	text, err := output(ctx, "/usr/bin/pathprof", "report", "--json", "--segments",
+		"--from", since(known.Begin), "--to", since(known.End), dir)
+	if err != nil {
+		return nil, err
+	}
+	var report join.Report
+	if err := json.Unmarshal(text, &report); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	p, err := compare(&r, known)
+	p, err := compare(&report, known)
 	if err != nil {
 		return nil, err
 	}
-	if p.Merged, p.Unmerged, err = mergedShare(dir, known.TID); err != nil {
+	p.Counted, p.Warnings = r.Meta().CountedShare, append(p.Warnings, r.Meta().Warnings...)
+	if err := p.read(r, known); err != nil {
 		return nil, err
 	}
 	out := dir + ".out"
@@ -148,21 +166,19 @@ func compare(r *join.Report, known *truth) (*profile, error) {
 		return nil, fmt.Errorf("no path of thread %d", known.TID)
 	}
 	path := &r.Paths[i]
-	sum := int64(0)
+	p.Tiles = tiles(path)
 	found := map[string]join.Function{}
 	for _, c := range path.Classes {
-		sum += c.Ns
 		if c.Wait != nil || c.State != "running" {
 			continue
 		}
-		p.Samples += c.Samples
+		p.Samples, p.RunNs = p.Samples+c.Samples, p.RunNs+c.Ns
 		for _, f := range c.Functions {
 			if f.Kind == "python" {
 				found[f.Name] = f
 			}
 		}
 	}
-	p.Sums = sum == path.WallNs
 	all := known.Other
 	for _, ns := range known.Functions {
 		all += ns
@@ -182,35 +198,54 @@ func compare(r *join.Report, known *truth) (*profile, error) {
 	return p, nil
 }
 
-// mergedShare returns which part of a thread's samples has whole stacks of
-// Python and native frames, merged.
-func mergedShare(dir string, tid int32) (share float64, reasons map[string]int, err error) {
-	r, err := recording.Open(dir)
-	if err != nil {
-		return 0, nil, err
+// tiles tells whether the segments of a path follow each other without gap or
+// overlap, and they and the classes each make up the wall time.
+func tiles(path *join.PathReport) bool {
+	at, sum := path.BeginNs, int64(0)
+	for _, s := range path.Segments {
+		if s.BeginNs != at || s.EndNs <= s.BeginNs {
+			return false
+		}
+		at = s.EndNs
 	}
-	defer r.Close()
+	for _, c := range path.Classes {
+		sum += c.Ns
+	}
+	return at == path.EndNs && sum == path.WallNs && path.WallNs == path.EndNs-path.BeginNs
+}
+
+// read looks at the samples themselves while the functions ran: which part has
+// whole stacks of Python and native frames, merged, and whether the counter's
+// own values fit what the samples stand for.
+func (p *profile) read(r *recording.Reader, known *truth) error {
 	stacks, err1 := r.Stacks()
 	frames, err2 := r.Frames()
 	if err := errors.Join(err1, err2); err != nil {
-		return 0, nil, err
+		return err
 	}
 	frame := func(id uint32) *recording.Frame { return &frames[id] }
 	all, merged := 0, 0
-	reasons = map[string]int{}
+	p.Unmerged = map[string]int{}
+	last := map[int32]int64{}
 	for s, err := range r.Samples() {
 		if err != nil {
-			return 0, nil, err
+			return err
 		}
-		if s.TID != tid {
+		if s.Counter < last[s.CPU] {
+			p.Backward++
+		}
+		last[s.CPU] = s.Counter
+		if s.TID != known.TID || s.Time < known.Begin || s.Time >= known.End {
 			continue
 		}
 		all++
+		p.Value += s.Value
 		if st := join.Merge(&stacks[s.Stack], frame, join.FramesAll); st.Verdict == join.Merged {
 			merged++
 		} else {
-			reasons[fmt.Sprint(st.Verdict, ": ", st.Reason)]++
+			p.Unmerged[fmt.Sprint(st.Verdict, ": ", st.Reason)]++
 		}
 	}
-	return float64(merged) / float64(max(all, 1)), reasons, nil
+	p.Merged = float64(merged) / float64(max(all, 1))
+	return nil
 }

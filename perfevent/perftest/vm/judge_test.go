@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// judge holds a profile against what every machine must reach.
+func (p *profile) judge(t *testing.T, k kind, s step) {
+	text, _ := json.Marshal(p)
+	t.Logf("%s: %s", s.Name, text)
+	wrong := func(format string, args ...any) { t.Errorf(s.Name+": "+format, args...) }
+	if event := s.Profile.Event; event != "auto" && p.Event != event || event == "auto" && p.Event != k.event {
+		wrong("event %s", p.Event)
+	}
+	if !p.Tiles {
+		wrong("segments or classes do not make up the wall time")
+	}
+	if p.Merged < minMerged || p.Profiles == 0 {
+		wrong("%.1f %% of the stacks are merged, %d profiles; the others: %v", 100*p.Merged, p.Profiles, p.Unmerged)
+	}
+	if p.Backward > 0 {
+		wrong("counters ran backward %d times", p.Backward)
+	}
+	said := strings.Join(p.Warnings, "\n")
+	switch {
+	case s.Profile.Throttled:
+		if p.Throttled == 0 || !strings.Contains(said, maxSampleRate) || p.Samples < 30 {
+			wrong("throttled %d times, %d samples, warnings %q", p.Throttled, p.Samples, p.Warnings)
+		}
+	case s.Profile.Rivals > 0:
+		if p.Counted <= 0 || p.Counted > 0.9 || !strings.Contains(said, "shared the hardware") || p.Samples < 30 {
+			wrong("counted %.2f of the time, %d samples, warnings %q", p.Counted, p.Samples, p.Warnings)
+		}
+	default:
+		p.judgeShares(wrong)
+	}
+}
+
+// minMerged of the samples must have whole stacks.
+const minMerged = 0.98
+
+// judgeShares: of ten intervals of 95 % four are outside one time in a thousand.
+func (p *profile) judgeShares(wrong func(string, ...any)) {
+	if len(p.Outside) > 3 || len(p.Missing) > 0 || p.Samples < 300 || p.Throttled > 0 || p.Counted < 0.99 {
+		wrong("%d samples, throttled %d times, counted %.2f of the time; missing %q, outside their intervals %q",
+			p.Samples, p.Throttled, p.Counted, p.Missing, p.Outside)
+	}
+}
+
+const tableHead = `| kernel | page | processor | tests passed | failed | skipped | event | samples | worst error of ten | outside | merged | throttled at 10 kHz | counted among rivals | seconds | |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|`
+
+// row is the machine's line of the table.
+func (m *machine) row(k kind, failed bool) string {
+	passed, bad, skipped := 0, 0, 0
+	shape, throttled, shared := "– | – | – | – | –", "–", "–"
+	for name, o := range m.steps {
+		passed, bad, skipped = passed+len(o.passed), bad+len(o.failed), skipped+len(o.skipped)
+		switch p := o.profile; {
+		case p == nil:
+		case name == "throttled":
+			throttled = fmt.Sprintf("%d times", p.Throttled)
+		case name == "shared":
+			shared = fmt.Sprintf("%.0f %%", 100*p.Counted)
+		default:
+			shape = fmt.Sprintf("%s | %d | %.1f %% | %d | %.1f %%", p.Event, p.Samples, 100*p.WorstError, len(p.Outside), 100*p.Merged)
+		}
+	}
+	verdict := "ok"
+	if failed {
+		verdict = "FAILED"
+	}
+	return fmt.Sprintf("| %s | %d K | %s | %d | %d | %d | %s | %s | %s | %.0f | %s |", m.release, m.page>>10, k.arch,
+		passed, bad, skipped, shape, throttled, shared, m.took.Seconds(), verdict)
+}
