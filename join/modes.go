@@ -96,6 +96,8 @@ func (c *modeClock) off(seg *execgraph.Segment) Mode {
 		}
 	}
 	switch {
+	case ok && v.On.Call == sched.CallFault:
+		return ModeFault
 	case ok && v.On.Call != 0:
 		return callMode(v.On.Call.String())
 	case v.Stack != 0:

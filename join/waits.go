@@ -98,6 +98,11 @@ func (j *joiner) in(on *execgraph.On, pid int32, at int64, full bool) string {
 			return call + " for child " + strconv.Itoa(int(child))
 		}
 		return call + " for a child"
+	case on.Call == sched.CallFault:
+		if name := j.graph.ObjectName(pid, on.Object, at); on.Object != 0 && name != "" {
+			return "page fault in " + name
+		}
+		return "page fault"
 	case !fdCalls[on.Call] || j.graph == nil:
 		return call
 	}

@@ -43,7 +43,6 @@ func (s *session) fillMeta() {
 		m.Scope = "process"
 	}
 	m.Version = version()
-	m.Warnings = s.capture.Missing()
 	m.Options = s.opt.asked
 	s.fillTargets()
 	if irqs, err := perfevent.IRQNames(); err == nil {

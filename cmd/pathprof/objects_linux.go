@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,13 @@ type objects struct {
 	reads int                 // of this poll
 	// devices are names of block devices by number.
 	devices map[int32]string
+	maps    map[int32]*mappings // of processes
+}
+
+// mappings of a process.
+type mappings struct {
+	list []proc.Mapping
+	read time.Time
 }
 
 type descriptor struct {
@@ -52,10 +60,12 @@ const (
 	maxDescriptors = 1 << 16          // remembered
 	maxAtBegin     = 4096             // of one target when recording begins
 	tableEvery     = time.Second / 10 // the tables of sockets are read again
+	mapsEvery      = time.Second / 50 // and mappings, for an address in none of them
+	maxMapped      = 64               // processes whose mappings are remembered
 )
 
 func newObjects() *objects {
-	return &objects{known: map[descriptor]objectName{}, nets: map[string]*sockets{}, devices: map[int32]string{}}
+	return &objects{known: map[descriptor]objectName{}, nets: map[string]*sockets{}, devices: map[int32]string{}, maps: map[int32]*mappings{}}
 }
 
 // poll begins a new poll.
@@ -127,6 +137,54 @@ func (o *objects) table(pid int32, ask func(*proc.Sockets) string) string {
 		}
 	}
 	return ask(s.Sockets)
+}
+
+// faulted returns the event that names the file in whose page a task waits, false
+// if it does not, or the name is known.
+func (o *objects) faulted(ev *sched.Event) (sched.Event, bool) {
+	if ev.Call != sched.CallFault || ev.Object == 0 {
+		return sched.Event{}, false
+	}
+	d := descriptor{ev.Task.PID, ev.Object}
+	now := objectName{name: o.mapped(d)}
+	if now.name == "" || o.known[d] == now {
+		return sched.Event{}, false
+	}
+	if len(o.known) >= maxDescriptors {
+		clear(o.known)
+	}
+	o.known[d] = now
+	return sched.Event{Kind: sched.KindObject, Time: ev.Time, CPU: ev.CPU,
+		Task: sched.Ref{TID: d.pid, PID: d.pid}, Object: d.fd, Name: now.name}, true
+}
+
+// mapped returns the file that is mapped at an address, empty if none is.
+func (o *objects) mapped(d descriptor) string {
+	m := o.maps[d.pid]
+	if name, ok := m.at(d.fd); ok || m != nil && time.Since(m.read) < mapsEvery || o.reads >= maxReads {
+		return name
+	}
+	o.reads++
+	if len(o.maps) >= maxMapped {
+		clear(o.maps)
+	}
+	m = &mappings{read: time.Now()}
+	m.list, _ = proc.Maps(int(d.pid)) // an ended process has none
+	o.maps[d.pid] = m
+	name, _ := m.at(d.fd)
+	return name
+}
+
+// at returns the file at an address, false if there is none.
+func (m *mappings) at(address uint64) (string, bool) {
+	if m == nil {
+		return "", false
+	}
+	i := sort.Search(len(m.list), func(i int) bool { return m.list[i].End > address })
+	if i == len(m.list) || m.list[i].Start > address || !strings.HasPrefix(m.list[i].Path, "/") {
+		return "", false
+	}
+	return m.list[i].Path, true
 }
 
 // device names a block device by its number, major<<20 | minor.

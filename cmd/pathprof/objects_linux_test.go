@@ -17,6 +17,7 @@ import (
 
 	"pathprof/join/sched"
 	"pathprof/perfevent/bpf"
+	"pathprof/unwind/proc"
 )
 
 // fdOf returns the number of a connection's or file's descriptor.
@@ -131,5 +132,29 @@ func TestObjectsClosed(t *testing.T) {
 	}
 	if o.reads != maxReads {
 		t.Errorf("%d reads, want %d", o.reads, maxReads)
+	}
+}
+
+// A page fault is named by the file that is mapped there, once.
+func TestFaultedFile(t *testing.T) {
+	maps, err := proc.Maps(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newObjects()
+	fault := sched.Event{Kind: sched.KindSwitch, Time: 5, Call: sched.CallFault, Task: sched.Ref{PID: int32(os.Getpid())}}
+	for _, m := range maps[:min(len(maps), 20)] {
+		fault.Object = m.End - 1
+		got, ok := o.faulted(&fault)
+		if file := strings.HasPrefix(m.Path, "/"); ok != file || ok && (got.Name != m.Path || got.Object != fault.Object || got.Time != 5) {
+			t.Errorf("at %#x: %v, %v; want %q", fault.Object, got, ok, m.Path)
+		}
+		if again, ok := o.faulted(&fault); ok {
+			t.Errorf("named again: %v", again)
+		}
+	}
+	fault.Call = sched.CallRead
+	if got, ok := o.faulted(&fault); ok {
+		t.Errorf("a call is no fault: %v", got)
 	}
 }

@@ -150,6 +150,7 @@ func (s *session) begin() error {
 	if err := s.capture.Start(); err != nil {
 		return err
 	}
+	s.meta.Warnings = append(s.meta.Warnings, s.capture.Missing()...)
 	for _, c := range s.counters.FDs() {
 		if err := s.capture.AttachCounter(c.FD); err != nil {
 			return err
@@ -307,6 +308,9 @@ func (s *session) handle(rec *bpf.Record) error {
 			c.busy += max(0, ev.Time-max(c.since, s.meta.BeginNs))
 		}
 		c.since, c.switched = ev.Time, true
+		if page, ok := s.objects.faulted(&ev); ok {
+			c.batch = append(c.batch, page)
+		}
 	}
 	c.batch = append(c.batch, ev)
 	return nil

@@ -46,6 +46,13 @@ const (
 	CallEpollPwait2    Call = 1 + 441
 )
 
+// CallFault stands for no call: a page fault that waits, for a disk most often.
+// Object is the page's address if it is one of a file, else 0.
+const CallFault Call = 1 << 15
+
+// faultWord is CallFault's name.
+const faultWord = "page_fault"
+
 // CallOf returns the call that has a number on an architecture, as Go names it
 // (amd64, arm64); false if it has no name here.
 func CallOf(arch string, number int) (Call, bool) {
@@ -71,7 +78,8 @@ func callNamed(name string) (Call, bool) {
 
 // callNumbers are the calls by name.
 var callNumbers = func() map[string]Call {
-	m := make(map[string]Call, len(callsAMD64))
+	m := make(map[string]Call, len(callsAMD64)+1)
+	m[faultWord] = CallFault
 	for n, name := range callsAMD64 {
 		if name != "" {
 			m[name] = Call(n + 1)
@@ -82,6 +90,9 @@ var callNumbers = func() map[string]Call {
 
 // String returns the call's name, # and its number if it has none.
 func (c Call) String() string {
+	if c == CallFault {
+		return faultWord
+	}
 	if n := int(c) - 1; n >= 0 && n < len(callsAMD64) && callsAMD64[n] != "" {
 		return callsAMD64[n]
 	}

@@ -31,7 +31,8 @@ const (
 	KindLost
 	// KindObject: file descriptor Object of process Task.PID is Name, until a later
 	// such event: "pipe:[33]", "tcp 10.0.0.1:80>10.0.0.2:4000", "/var/log/x". What
-	// was open at the begin of the recording has its time.
+	// was open at the begin of the recording has its time. Object may also be the
+	// address of a page of a mapped file, see [CallFault].
 	KindObject
 	// KindSend: Count bytes of payload, the first with number Seq, leave on
 	// connection Conn. Other is the current task: the sender in ContextTask only.

@@ -37,6 +37,8 @@ var lines = []struct {
 			Call: CallFutex, Object: 0x7f00, Timeout: 5000000, Lock: LockGIL, Holder: Ref{14, 10}}},
 	{"3101 cpu0 switch task=12/10 next=0 state=S call=#1000 lock=77 holder=-1",
 		Event{Time: 3101, Kind: KindSwitch, Task: Ref{12, 10}, State: StateInterruptible, Call: 1000, Lock: 77, Holder: Nobody}},
+	{"3102 cpu0 switch task=12/10 next=0 state=D call=page_fault obj=0x7f3000",
+		Event{Time: 3102, Kind: KindSwitch, Task: Ref{12, 10}, State: StateUninterruptible, Call: CallFault, Object: 0x7f3000}},
 	{"3200 cpu0 object task=10 name=pipe:[33] obj=0x3", Event{Time: 3200, Kind: KindObject, Task: Ref{10, 10}, Object: 3, Name: "pipe:[33]"}},
 	{"3300 cpu0 send by=12/10 ctx=task count=32 conn=0x99 seq=4000",
 		Event{Time: 3300, Kind: KindSend, Other: Ref{12, 10}, Ctx: ContextTask, Count: 32, Conn: 0x99, Seq: 4000}},

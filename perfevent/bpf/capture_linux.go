@@ -210,6 +210,16 @@ func (c *Capture) attach(programs ...*ebpf.Program) error {
 	return nil
 }
 
+// detach detaches all but the first n.
+func (c *Capture) detach(n int) error {
+	var errs []error
+	for _, l := range c.links[n:] {
+		errs = append(errs, l.Close())
+	}
+	c.links = c.links[:n]
+	return errors.Join(errs...)
+}
+
 // Start lets packets, requests, switches and wake-ups flow, tens of thousands a
 // second: poll soon.
 func (c *Capture) Start() error {
@@ -349,11 +359,7 @@ func (c *Capture) Undecodable() uint64 { return c.bad }
 
 // Close detaches and unloads everything.
 func (c *Capture) Close() error {
-	var errs []error
-	for _, l := range c.links {
-		errs = append(errs, l.Close())
-	}
-	c.links = nil
+	errs := []error{c.detach(0)}
 	if c.rings != nil {
 		errs = append(errs, c.rings.close())
 		c.rings = nil

@@ -74,6 +74,10 @@ var options = []option{
 		unwanted: func(cfg *Config) bool { return cfg.OnlyTargets },
 	},
 	{
+		name: "files of page faults", without: "waits for mapped files do not name them",
+		programs: []string{"on_fault"}, config: "CONFIG_TRACEPOINTS",
+	},
+	{
 		name: "CPU limits", without: "tasks that they keep from running look preempted",
 		structure: "cfs_rq", field: "throttle_count", config: "CONFIG_CFS_BANDWIDTH",
 	},
@@ -204,7 +208,7 @@ func (o *option) refused(spec *ebpf.CollectionSpec, collection *ebpf.CollectionO
 }
 
 // attachOptions attaches programs of the options that are there and wanted,
-// those of contexts or the others.
+// those of contexts or the others. What cannot be attached is missing.
 func (c *Capture) attachOptions(contexts bool) error {
 	programs := c.optionalPrograms()
 	for i := range options {
@@ -212,9 +216,14 @@ func (c *Capture) attachOptions(contexts bool) error {
 		if c.missing[o] != nil || o.contexts != contexts || o.unwanted != nil && o.unwanted(&c.cfg) {
 			continue
 		}
+		before := len(c.links)
 		for _, name := range o.programs {
-			if err := c.attach(programs[name]); err != nil {
-				return err
+			if err := c.attach(programs[name]); err != nil && o.blind {
+				return err // too late to say what is not seen
+			} else if err != nil {
+				c.missing[o] = err
+				c.detach(before)
+				break
 			}
 		}
 	}
@@ -231,6 +240,7 @@ func (c *Capture) optionalPrograms() map[string]*ebpf.Program {
 		"on_rename": o.OnRename, "on_send": o.OnSend, "on_receive": o.OnReceive,
 		"on_queue": o.OnQueue, "on_work": o.OnWork, "on_work_end": o.OnWorkEnd,
 		"on_issue": o.OnIssue, "on_complete": o.OnComplete,
+		"on_fault": o.OnFault,
 	}
 	maps.Copy(programs, ipiOf(o))
 	return programs

@@ -46,6 +46,7 @@ const (
 type pathprofContextStack struct {
 	_            structs.HostLayout
 	CountAddress uint64
+	Fault        uint64
 	Depth        uint32
 	Entries      [8]struct {
 		_      structs.HostLayout
@@ -408,6 +409,7 @@ const (
 	pathprofProgOnComplete     = "on_complete"
 	pathprofProgOnExec         = "on_exec"
 	pathprofProgOnExit         = "on_exit"
+	pathprofProgOnFault        = "on_fault"
 	pathprofProgOnFork         = "on_fork"
 	pathprofProgOnIssue        = "on_issue"
 	pathprofProgOnQueue        = "on_queue"
@@ -488,6 +490,7 @@ type pathprofProgramSpecs struct {
 	OnComplete   *ebpf.ProgramSpec `ebpf:"on_complete"`
 	OnExec       *ebpf.ProgramSpec `ebpf:"on_exec"`
 	OnExit       *ebpf.ProgramSpec `ebpf:"on_exit"`
+	OnFault      *ebpf.ProgramSpec `ebpf:"on_fault"`
 	OnFork       *ebpf.ProgramSpec `ebpf:"on_fork"`
 	OnIssue      *ebpf.ProgramSpec `ebpf:"on_issue"`
 	OnQueue      *ebpf.ProgramSpec `ebpf:"on_queue"`
@@ -634,6 +637,7 @@ type pathprofPrograms struct {
 	OnComplete   *ebpf.Program `ebpf:"on_complete"`
 	OnExec       *ebpf.Program `ebpf:"on_exec"`
 	OnExit       *ebpf.Program `ebpf:"on_exit"`
+	OnFault      *ebpf.Program `ebpf:"on_fault"`
 	OnFork       *ebpf.Program `ebpf:"on_fork"`
 	OnIssue      *ebpf.Program `ebpf:"on_issue"`
 	OnQueue      *ebpf.Program `ebpf:"on_queue"`
@@ -666,6 +670,7 @@ func (p *pathprofPrograms) Close() error {
 		p.OnComplete,
 		p.OnExec,
 		p.OnExit,
+		p.OnFault,
 		p.OnFork,
 		p.OnIssue,
 		p.OnQueue,

@@ -101,7 +101,9 @@ func waitRules(arch string) *[maxCalls]waitRule {
 func decodeWait(raw []byte, ev *sched.Event, realtime int64) {
 	le := binary.LittleEndian
 	flags := pathprofEventFlags(le.Uint32(raw[32:]))
-	if number := int(le.Uint32(raw[36:])); number > 0 {
+	if number := int(le.Uint32(raw[36:])); number == int(sched.CallFault) {
+		ev.Call, ev.Object = sched.CallFault, le.Uint64(raw[8:])
+	} else if number > 0 {
 		if call, ok := sched.CallOf(runtime.GOARCH, number-1); ok {
 			ev.Call = call
 			ev.Object = le.Uint64(raw[8:])

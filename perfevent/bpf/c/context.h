@@ -19,6 +19,7 @@ struct context_entry {
 
 struct context_stack {
 	u64 count_address; /* of this CPU's preempt count, see below */
+	u64 fault; /* the last page fault of the task here, 0 for none */
 	u32 depth; /* may exceed CONTEXT_DEPTH: then the top is not known */
 	struct context_entry entries[CONTEXT_DEPTH];
 };
@@ -136,12 +137,19 @@ inlined void context_pop(void)
 		c->depth--;
 }
 
-inlined void context_clear(void)
+/* context_clear begins anew for another task, and returns the page fault of the
+ * one that leaves. */
+inlined u64 context_clear(void)
 {
 	struct context_stack *c = context_here();
+	u64 fault;
 
-	if (c)
-		c->depth = 0;
+	if (!c)
+		return 0;
+	fault = c->fault;
+	c->fault = 0;
+	c->depth = 0;
+	return fault;
 }
 
 /*
@@ -231,6 +239,16 @@ IPI_PROGRAMS(irq_work, irq_work)
 #else
 IPI_PROGRAMS(ipi, ipi)
 #endif
+
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(on_fault, unsigned long address)
+{
+	struct context_stack *c = context_here();
+
+	if (c)
+		c->fault = address;
+	return 0;
+}
 
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(softirq_enter, unsigned int vector)

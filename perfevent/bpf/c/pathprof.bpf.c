@@ -109,13 +109,13 @@ inlined u32 report_state(u32 raw)
 }
 
 /* set_wait says what prev, the current task, waits on, and who holds its GIL. */
-inlined void set_wait(struct event *e, struct task_struct *prev, struct py_process *p)
+inlined void set_wait(struct event *e, struct task_struct *prev, struct py_process *p, u64 fault)
 {
 	struct py_thread *t;
 
 	if (!prev->pid || prev->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) || e->state & 0x30)
 		return;
-	set_call(e, e->state && !(e->flags & FLAG_PREEMPT));
+	set_call(e, e->state && !(e->flags & FLAG_PREEMPT), fault);
 	if (p && (p->flags & PROCESS_PYTHON) && (t = thread_here()))
 		set_gil(e, p, t);
 }
@@ -132,9 +132,10 @@ int on_switch(u64 *ctx)
 	u32 tgid = prev->tgid, room = ROOM_SWITCH;
 	struct py_process *p = bpf_map_lookup_elem(&processes, &tgid);
 	struct stack_event *e;
+	u64 fault;
 	u32 raw;
 
-	context_clear();
+	fault = context_clear();
 	if (only_targets && !p && !wanted(next->tgid))
 		return 0;
 	e = bpf_map_lookup_elem(&rooms, &room);
@@ -156,7 +157,7 @@ int on_switch(u64 *ctx)
 	e->event.status = STATUS_GIL_UNKNOWN;
 	set_task(&e->event, prev);
 	set_other(&e->event, next);
-	set_wait(&e->event, prev, p);
+	set_wait(&e->event, prev, p, fault);
 	if (!e->event.state && prev->pid)
 		emit_limit(prev, e->event.time);
 	/* Only a blocked thread's stack belongs to a wait; a dead one has none. */

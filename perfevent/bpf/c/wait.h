@@ -37,12 +37,14 @@ struct pt_regs___call {
 
 #pragma clang attribute pop
 
+#define PF_EXITING 0x00000004 /* include/linux/sched.h */
 #define TS_COMPAT 0x0002     /* arch/x86/include/asm/thread_info.h */
 #define PSR_MODE32 0x10	     /* arch/arm64/include/uapi/asm/ptrace.h */
 #define PF_IO_WORKER 0x00000010 /* include/linux/sched.h */
 #define PF_USER_WORKER 0x00004000
 
 #define CALLS 512
+#define CALL_FAULT 0x8000 /* instead of a call's number + 1: sched.CallFault */
 #define ARGUMENTS 8 /* 6, and room for an index of 3 bits */
 
 /* How a system call tells what it waits on; filled by the loader (waits.go). */
@@ -200,8 +202,31 @@ inlined void set_lock(struct event *e, u64 addr, u32 op, u32 value)
 	e->flags |= FLAG_FUTEX | lock << FLAG_LOCK_SHIFT;
 }
 
-/* set_call fills in what the current task waits on, or was doing. */
-global_fn u32 set_call(struct event *e, u32 blocked)
+/*
+ * set_fault says that the current task, which sleeps in no system call, does so in
+ * a page fault, and in which page if that is known. The entry code sets the
+ * number of the call to -1 there (arch/x86/entry/entry_64.S, arm64's
+ * kernel/entry-common.c).
+ */
+inlined void set_fault(struct event *e, struct task_struct *task, u64 address)
+{
+#if defined(__TARGET_ARCH_x86)
+	struct pt_regs___x86 *regs = (void *)bpf_task_pt_regs(task);
+	int in_call = regs->orig_ax != -1UL;
+#else
+	struct pt_regs___call *regs = (void *)bpf_task_pt_regs(task);
+	int in_call = regs->syscallno != -1;
+#endif
+
+	if (in_call || task->flags & PF_EXITING || e->state & 0x0c) /* stopped, traced */
+		return;
+	e->vector = CALL_FAULT;
+	e->value = address & ~0xfffULL;
+}
+
+/* set_call fills in what the current task waits on, or was doing; fault is the
+ * address of its last page fault, 0 if not known. */
+global_fn u32 set_call(struct event *e, u32 blocked, u64 fault)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 args[ARGUMENTS] = {};
@@ -211,8 +236,11 @@ global_fn u32 set_call(struct event *e, u32 blocked)
 	if (!e)
 		return 0;
 	call = arguments(task, args);
-	if (!call)
+	if (!call) {
+		if (blocked)
+			set_fault(e, task, fault);
 		return 0;
+	}
 	number = (call - 1) & (CALLS - 1);
 	e->vector = call;
 	rule = &wait_rules[number];
