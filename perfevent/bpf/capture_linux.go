@@ -357,9 +357,12 @@ func (c *Capture) Losses() ([]Loss, error) {
 // Undecodable returns how many records did not have the expected form.
 func (c *Capture) Undecodable() uint64 { return c.bad }
 
-// Close detaches and unloads everything.
+// Stop detaches the programs: what the rings hold then is all there will be.
+func (c *Capture) Stop() error { return c.detach(0) }
+
+// Close stops and unloads everything.
 func (c *Capture) Close() error {
-	errs := []error{c.detach(0)}
+	errs := []error{c.Stop()}
 	if c.rings != nil {
 		errs = append(errs, c.rings.close())
 		c.rings = nil

@@ -98,3 +98,37 @@ func TestEvents(t *testing.T) {
 		t.Errorf("losses %v, %v; %d undecodable", losses, err, c.Undecodable())
 	}
 }
+
+// After Stop nothing comes any more, and nothing is lost, however long it takes
+// until the last records are taken.
+func TestStop(t *testing.T) {
+	perftest.Require(t, perftest.BPF)
+	c, err := Open(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	run := func() (events int) {
+		if err := exec.Command("true").Run(); err != nil {
+			t.Fatal(err)
+		}
+		var rec Record
+		if err := c.Poll(&rec, func(*Record) error { events++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return events
+	}
+	if run() == 0 {
+		t.Error("no events before Stop")
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	run() // what came before
+	if n := run(); n > 0 {
+		t.Errorf("%d events after Stop", n)
+	}
+}
