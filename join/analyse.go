@@ -118,10 +118,14 @@ func analyse(in input, opt Options) (*Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths := make([]execgraph.Path, len(threads))
+	paths, readings := make([]execgraph.Path, len(threads)), make([][]ReadingShare, len(threads))
 	err = parallel(len(threads), opt.Workers, func(i int) (err error) {
 		t := &threads[i]
-		paths[i], err = g.ActivePath(t.task.ID, t.begin, t.end)
+		if paths[i], err = g.ActivePath(t.task.ID, t.begin, t.end); err != nil {
+			return err
+		}
+		causal, err := g.CausalPath(t.task.ID, t.begin, t.end)
+		readings[i] = nm.compare(&paths[i], &causal)
 		return err
 	})
 	if err != nil {
@@ -154,7 +158,8 @@ func analyse(in input, opt Options) (*Profile, error) {
 		return nil, err
 	}
 	p.OutsideWindow = read.homeless
-	for _, r := range results {
+	for i, r := range results {
+		r.path.Readings = readings[i]
 		p.Paths = append(p.Paths, r.path)
 		p.OutsideWindow += r.outside
 		p.OffThread += r.off

@@ -159,7 +159,10 @@ type ThreadPath struct {
 	Entries []Entry     // sums of PathNs equal the window's wall time exactly
 	Waits   []WaitInfo  // of Path.Waits
 	Modes   []ModeShare // most time first; they sum to the wall time, too
-	Loop    []LoopTask  // if the thread runs an event loop of asyncio
+	// Readings compare the path with its causal reading, most time first; each
+	// sums to the wall time.
+	Readings []ReadingShare
+	Loop     []LoopTask // if the thread runs an event loop of asyncio
 
 	lines bool // Lines of classes are wanted
 }

@@ -40,9 +40,11 @@ type PathReport struct {
 	WallNs  int64         `json:"wall_ns"`
 	Classes []ClassReport `json:"classes"` // most time first
 	// Modes tile the wall time; Loop is there if the thread runs an event loop.
-	Modes      []ModeShare `json:"modes"`
-	Loop       []LoopTask  `json:"asyncio,omitempty"`
-	Migrations int         `json:"migrations"`
+	Modes []ModeShare `json:"modes"`
+	Loop  []LoopTask  `json:"asyncio,omitempty"`
+	// Readings: of the whole window and causal, each tiles the wall time.
+	Readings   []ReadingReport `json:"readings"`
+	Migrations int             `json:"migrations"`
 	// Segments and Waits only if [ReportOptions] asks for them.
 	Segments []SegmentReport `json:"segments,omitempty"`
 	Waits    []WaitReport    `json:"waits,omitempty"`
@@ -96,6 +98,19 @@ type ClassReport struct {
 	Functions []Function    `json:"functions"`
 	// Lines only if [Options].Lines asked for them.
 	Lines []Line `json:"lines,omitempty"`
+}
+
+// ReadingReport is the time that a path leads through a task in a state, in both
+// readings: classes and segments are of the whole window.
+type ReadingReport struct {
+	PID      int32   `json:"pid"`
+	Process  string  `json:"process"`
+	TID      int32   `json:"tid"`
+	Thread   string  `json:"thread"`
+	State    string  `json:"state"`
+	Cause    *Reason `json:"cause"` // of waits and what is unknown
+	WholeNs  int64   `json:"whole_ns"`
+	CausalNs int64   `json:"causal_ns"`
 }
 
 // SegmentReport is one segment of a path.
@@ -156,6 +171,13 @@ func pathReport(t *ThreadPath, opt ReportOptions) PathReport {
 		})
 	}
 	out.Modes, out.Loop, out.Migrations = append([]ModeShare{}, t.Modes...), t.Loop, t.Path.Migrations
+	out.Readings = make([]ReadingReport, len(t.Readings))
+	for i, s := range t.Readings {
+		out.Readings[i] = ReadingReport{
+			PID: s.Thread.PID, Process: s.Thread.Process, TID: s.Thread.ID.TID, Thread: s.Thread.Thread,
+			State: s.State.String(), Cause: optional(s.Cause), WholeNs: s.WholeNs, CausalNs: s.CausalNs,
+		}
+	}
 	if opt.Segments {
 		out.Segments = segmentReports(t)
 		out.Waits = waitReports(t)

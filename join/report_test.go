@@ -16,7 +16,9 @@ import (
 var contract = map[string]string{
 	"":                        "recording paths warnings",
 	"recording":               "event period asked_hz achieved_hz samples lost throttled begin_ns end_ns interpreters",
-	"paths":                   "pid tid thread begin_ns end_ns wall_ns classes modes asyncio migrations segments waits",
+	"paths":                   "pid tid thread begin_ns end_ns wall_ns classes modes asyncio readings migrations segments waits",
+	"paths.readings":          "pid process tid thread state cause whole_ns causal_ns",
+	"paths.readings.cause":    "kind detail",
 	"paths.modes":             "mode ns",
 	"paths.waits":             "begin_ns end_ns cause call in object timeout_ns pieces lock by holder held_ns took_ns work woken_in",
 	"paths.waits.cause":       "kind detail",
@@ -43,6 +45,7 @@ func exampleReport(t *testing.T, opt ReportOptions) Report {
 	if err != nil {
 		t.Fatal(err)
 	}
+	got.path.Readings = j.names.compare(&path, &path)
 	p := &Profile{
 		Event: "cpu-clock", Unit: "nanoseconds", Period: 100, AskedHz: 1000, AchievedHz: 990.5,
 		Samples: 10, EndNs: 1000, Paths: []ThreadPath{got.path},

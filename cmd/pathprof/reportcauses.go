@@ -38,6 +38,7 @@ func (r *textReport) causes(p *join.ThreadPath) {
 	for _, line := range lines {
 		fmt.Fprintf(r.w, "  %s\n", r.wrap(line, 4))
 	}
+	r.readings(p)
 	r.loop(p)
 }
 

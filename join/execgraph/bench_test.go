@@ -34,21 +34,40 @@ func relay(k, n int) []sched.Event {
 
 // TestLinear counts steps instead of time: on paths that share one long chain, the
 // work per segment must stay the same however long the chain and however many
-// tasks there are.
+// tasks there are, in both readings. Each wait is resolved once.
 func TestLinear(t *testing.T) {
 	for _, c := range []struct{ tasks, rounds int }{{10, 1000}, {10, 2000}, {100, 2000}, {1000, 4000}} {
 		end := int64(c.rounds) * 100
 		g := buildSequential(t, relay(c.tasks, c.rounds), 0, end)
 		steps, segments := 0, 0
-		for i := range g.Tasks()[:10] {
-			w := &walker{g: g, path: Path{Target: g.tasks[i].ID, Begin: 0, End: end}}
-			w.walk(int32(i))
+		first := make(map[[2]int]*stretches)
+		for i := range 20 {
+			w := &walker{g: g, causal: i%2 == 1, path: Path{Target: g.tasks[i/2].ID, Begin: 0, End: end}}
+			w.walk(int32(i / 2))
 			w.warn()
 			if err := CheckPath(w.path); err != nil {
 				t.Fatal(err)
 			}
 			steps += w.steps
 			segments += len(w.path.Segments)
+			for k := range g.memory {
+				for n := range g.memory[k].waits {
+					key, at := [2]int{k, n}, g.memory[k].waits[n].Load()
+					if first[key] != nil && first[key] != at {
+						t.Fatalf("wait %d of task %d was resolved anew", n, k)
+					}
+					first[key] = at
+				}
+			}
+		}
+		resolved := 0
+		for _, at := range first {
+			if at != nil {
+				resolved++
+			}
+		}
+		if resolved > c.rounds+10 { // each round ends a wait, and each path's last one goes on
+			t.Errorf("%d tasks, %d rounds: %d waits resolved", c.tasks, c.rounds, resolved)
 		}
 		if steps > 4*segments {
 			t.Errorf("%d tasks, %d rounds: %d steps for %d segments", c.tasks, c.rounds, steps, segments)
@@ -86,25 +105,29 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// BenchmarkPaths walks 1000 paths that all lead through the same chain; ns/segment
-// must not grow with its length.
+// BenchmarkPaths walks paths that all lead through the same chain; ns/segment must
+// not grow with its length or their number.
 func BenchmarkPaths(b *testing.B) {
 	for _, rounds := range []int{1000, 2000, 4000} {
 		g := buildSequential(b, relay(1000, rounds), 0, int64(rounds)*100)
-		b.Run(fmt.Sprintf("rounds=%d", rounds), func(b *testing.B) {
-			segments := 0
-			for b.Loop() {
-				segments = 0
-				for _, t := range g.Tasks() {
-					p, err := g.ActivePath(t.ID, g.Begin, g.End)
-					if err != nil {
-						b.Fatal(err)
+		for _, paths := range []int{250, 1000} {
+			for _, causal := range []bool{false, true} {
+				b.Run(fmt.Sprintf("rounds=%d/paths=%d/causal=%v", rounds, paths, causal), func(b *testing.B) {
+					segments := 0
+					for b.Loop() {
+						segments = 0
+						for _, t := range g.Tasks()[:paths] {
+							p, err := g.path(t.ID, g.Begin, g.End, causal)
+							if err != nil {
+								b.Fatal(err)
+							}
+							segments += len(p.Segments)
+						}
 					}
-					segments += len(p.Segments)
-				}
+					b.ReportMetric(float64(segments), "segments/op")
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(segments), "ns/segment")
+				})
 			}
-			b.ReportMetric(float64(segments), "segments/op")
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(segments), "ns/segment")
-		})
+		}
 	}
 }

@@ -73,6 +73,32 @@
 // None of these tasks need have been running when the wait ended, so that a path could
 // lead back to a task it came through, in a deadlock: it stops there.
 //
+// # Two readings
+//
+// [Graph.ActivePath] is the theses' approximation (seed 000, algorithm 2), of the whole
+// window: a wait [b, e) is what its waker did in all of [b, e), whatever for, its own
+// waits replaced alike; before such a wait of the waker the path is its own again.
+//
+// [Graph.CausalPath] counts of a task's work only what came after it could know what
+// it would end. It goes back from e: along the waker's line to the end of its last
+// wait that another task ended, there to that task, and so on until b; there is no
+// way back to what somebody did before he was woken, as only his waker's work lay
+// between him and that moment: had he been quicker before, the wait would have ended no
+// sooner. What does not begin anew: a wait that a timer, a disk or another interrupt ended,
+// without a task behind it, is part of what its task was at; so is time off the CPU
+// while runnable. A new task goes on in its creator. Waits for the GIL, packets and kernel
+// workers lead where they lead in the other reading.
+//
+// Within a wait that is the exact critical path of seed 000, section 4.3.1 (table 4.1,
+// column "Exact"); before b the path is the target's own in both readings. Which one
+// is right for a waker that handled somebody else's request before depends on
+// whether it was free to begin sooner; where they differ, ask that. Both tile the
+// window, with the same waits and the same time of the target's own.
+//
+// Where a wait leads is resolved once and remembered ([Graph] is safe for concurrent
+// use all the same), so that a path costs about what it is long, however many others
+// lead through the same waits.
+//
 // # Parallel construction
 //
 // [Build] builds units, each from a slab of the recording and from unknown state,

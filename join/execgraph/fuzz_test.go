@@ -72,8 +72,14 @@ func checkGarbage(t *testing.T, events []sched.Event) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := CheckPath(p); err != nil {
-				t.Fatalf("%v\n%s", err, strings.Join(pathText(p), "\n"))
+			causal, err := g.CausalPath(task.ID, window[0], window[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range []Path{p, causal} {
+				if err := CheckPath(p); err != nil {
+					t.Fatalf("%v\n%s", err, strings.Join(pathText(p), "\n"))
+				}
 			}
 		}
 	}

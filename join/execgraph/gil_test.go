@@ -149,8 +149,9 @@ func TestHolders(t *testing.T) {
 		s := simulateGIL(seed, 200)
 		g := buildSequential(t, s.events, 0, s.now)
 		checkSlabs(t, s.Rand, g, s.events)
-		for i := range s.threads {
-			p, err := g.ActivePath(sched.TaskID{TID: int32(i + 1)}, 0, s.now)
+		for i := range 2 * len(s.threads) { // both readings of each
+			i, causal := i/2, i%2 == 1
+			p, err := g.path(sched.TaskID{TID: int32(i + 1)}, 0, s.now, causal)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -66,12 +66,12 @@ func golden(t *testing.T, sections []section) {
 			}
 			g = buildSequential(t, events, begin, end)
 			sameEverywhere(t, g, events)
-		case "path":
+		case "path", "causal":
 			begin, end := g.Begin, g.End
 			if len(words) > 2 {
 				begin, end = number(t, words[2]), number(t, words[3])
 			}
-			p, err := g.ActivePath(parseID(t, words[1]), begin, end)
+			p, err := g.path(parseID(t, words[1]), begin, end, words[0] == "causal")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,8 +11,8 @@ import (
 	"pathprof/join/sched"
 )
 
-// Graph is the execution graph of one recording. It is immutable, and safe for
-// concurrent use.
+// Graph is the execution graph of one recording. It says the same for ever, and is
+// safe for concurrent use.
 type Graph struct {
 	// Begin and End of the recording's window, ns: all lines and lanes lie in it.
 	Begin, End int64
@@ -28,6 +28,8 @@ type Graph struct {
 	facts facts
 	ons   []On // by span.on; 0 is nothing
 	gil   map[int32][]tenure
+	// memory of what paths have resolved, by task: all that changes in a graph.
+	memory []memory
 	// cgroups are those that kept tasks off a CPU.
 	cgroups []uint64
 }
@@ -215,6 +217,7 @@ func (b *Builder) graph(begin, end int64, last bool) *Graph {
 	for i := range g.lines {
 		g.lines[i].groups = g.groups(int32(i))
 	}
+	g.memory = make([]memory, len(g.lines))
 	g.warn()
 	return g
 }

@@ -82,8 +82,8 @@ func (g *Graph) taken(task int32, from, to int64) (t int64, sure bool) {
 	return t, false
 }
 
-// holderAt returns who had a process' GIL at t and until when that is so.
-func (g *Graph) holderAt(pid int32, t int64) (task int32, until int64) {
+// holderAt returns who had a process' GIL at t, since when and until when.
+func (g *Graph) holderAt(pid int32, t int64) (task int32, from, until int64) {
 	list := g.gil[pid]
 	i := sort.Search(len(list), func(i int) bool { return list[i].begin > t })
 	until = forever
@@ -91,9 +91,9 @@ func (g *Graph) holderAt(pid int32, t int64) (task int32, until int64) {
 		until = list[i].begin
 	}
 	if i == 0 {
-		return untold, until
+		return untold, never, until
 	}
-	return list[i-1].task, until
+	return list[i-1].task, list[i-1].begin, until
 }
 
 // longestHolder is who had a GIL most of the time in [begin, end): the index of
@@ -105,7 +105,7 @@ func (g *Graph) longestHolder(pid int32, begin, end int64) int32 {
 	}
 	var all []share
 	for t := begin; t < end; {
-		task, until := g.holderAt(pid, t)
+		task, _, until := g.holderAt(pid, t)
 		until = min(until, end)
 		i := slices.IndexFunc(all, func(s share) bool { return s.task == task })
 		if i < 0 {

@@ -28,6 +28,17 @@ var (
 // task's life is Unknown. Time and memory are about linear in the result: at each instant
 // the path is one chain of tasks, so no interval is looked into twice.
 func (g *Graph) ActivePath(target sched.TaskID, begin, end int64) (Path, error) {
+	return g.path(target, begin, end, false)
+}
+
+// CausalPath is [Graph.ActivePath] in the causal reading: of who ended a wait only the
+// work counts since it was set going, see the package's comment. The target's own
+// time and its waits are the same in both.
+func (g *Graph) CausalPath(target sched.TaskID, begin, end int64) (Path, error) {
+	return g.path(target, begin, end, true)
+}
+
+func (g *Graph) path(target sched.TaskID, begin, end int64, causal bool) (Path, error) {
 	task, ok := g.index[target]
 	if !ok {
 		return Path{}, fmt.Errorf("active path of task %d: %w", target.TID, ErrNoTask)
@@ -37,7 +48,7 @@ func (g *Graph) ActivePath(target sched.TaskID, begin, end int64) (Path, error) 
 	}
 	first := chunks.Get().(*[]Segment)
 	defer chunks.Put(first)
-	w := &walker{g: g, path: Path{Target: target, Begin: begin, End: end}, last: (*first)[:0]}
+	w := &walker{g: g, causal: causal, path: Path{Target: target, Begin: begin, End: end}, last: (*first)[:0]}
 	w.walk(task)
 	w.warn()
 	return w.path, nil
@@ -67,12 +78,13 @@ type frame struct {
 }
 
 type walker struct {
-	g     *Graph
-	path  Path
-	full  [][]Segment // chunks of the path so far
-	last  []Segment   // the chunk that grows; empty only if the path is
-	stack []frame
-	wait  int // index of the target's present wait, -1 if it does not wait
+	g      *Graph
+	causal bool // waits are read causally
+	path   Path
+	full   [][]Segment // chunks of the path so far
+	last   []Segment   // the chunk that grows; empty only if the path is
+	stack  []frame
+	wait   int // index of the target's present wait, -1 if it does not wait
 	// met are the waits that ended in the very nanosecond of the wake-up they
 	// explain: only those can be met twice.
 	met map[[2]int32]struct{}
@@ -140,8 +152,12 @@ func (w *walker) step(f *frame) {
 		return
 	}
 	f.span++
+	w.own(f, i, min(w.g.spanEnd(f.task, i), f.stop))
+}
+
+// own appends what a frame's task did itself in a span, up to end.
+func (w *walker) own(f *frame, i int, end int64) {
 	s := &w.g.lines[f.task].spans[i]
-	end := min(w.g.spanEnd(f.task, i), f.stop)
 	switch s.state {
 	case Preempted:
 		w.preempted(f, s, end)
@@ -202,6 +218,10 @@ func (w *walker) blocked(f *frame, k *waiting) {
 			w.wait = len(w.path.Waits)
 			w.path.Waits = append(w.path.Waits, g.wait(k, f.pos, end))
 		}
+	}
+	if w.causal {
+		w.trail(f, k, end)
+		return
 	}
 	r := g.route(k, f.pos)
 	r.end = min(r.end, end)

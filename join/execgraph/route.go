@@ -2,11 +2,17 @@
 
 package execgraph
 
-import "pathprof/join/sched"
+import (
+	"sync"
+	"sync/atomic"
 
-// stretch is a part of a wait, up to end, with what the path leads through.
+	"pathprof/join/sched"
+)
+
+// stretch is a part of a wait, from begin (never: its own) up to end, with what
+// the path leads through.
 type stretch struct {
-	end int64
+	begin, end int64
 	// The path continues in task, which was running at bound (forever: at no
 	// certain time), if that is not -1; else it is a leaf with a cause.
 	task  int32
@@ -46,16 +52,53 @@ func (g *Graph) gilOf(w *waiting) (pid int32, ok bool) {
 	return pid, on.Lock == sched.LockGIL && len(g.gil[pid]) > 0
 }
 
-// route tells where the path of a wait leads from pos on.
+// route tells where the path of a wait leads at pos.
 func (g *Graph) route(w *waiting, pos int64) stretch {
 	if pid, ok := g.gilOf(w); ok {
-		holder, until := g.holderAt(pid, pos)
-		s := stretch{end: min(until, w.until), task: holder, bound: forever}
+		holder, from, until := g.holderAt(pid, pos)
+		s := stretch{begin: from, end: min(until, w.until), task: holder, bound: forever}
 		if holder < 0 || holder == w.task {
 			s.task, s.cause = -1, Cause{Kind: CauseUnknown, Why: WhyHolder, Lock: sched.LockGIL}
 		}
 		return s
 	}
+	list := g.resolve(w)
+	for len(list) > 1 && list[0].end <= pos {
+		list = list[1:]
+	}
+	return list[0]
+}
+
+// stretches is a resolved wait.
+type stretches []stretch
+
+// memory remembers the resolved waits of a task, by their last spans. Many
+// paths lead through the same waits; each is resolved once.
+type memory struct {
+	once  sync.Once
+	waits []atomic.Pointer[stretches]
+}
+
+// resolve returns where the path of a wait leads, from its begin to its end.
+func (g *Graph) resolve(w *waiting) stretches {
+	m := &g.memory[w.task]
+	m.once.Do(func() { m.waits = make([]atomic.Pointer[stretches], len(g.lines[w.task].spans)) })
+	if list := m.waits[w.last].Load(); list != nil {
+		return *list
+	}
+	var list stretches
+	for pos := int64(never); pos < w.until; {
+		s := g.lead(w, pos)
+		s.begin = pos
+		list = append(list, s)
+		pos = s.end
+	}
+	m.waits[w.last].Store(&list)
+	return list
+}
+
+// lead tells where the path of a wait that is not for the GIL leads from pos on.
+func (g *Graph) lead(w *waiting, pos int64) stretch {
 	s := &g.lines[w.task].spans[w.last]
 	cause := g.cause(s)
 	if cause.Kind != CauseTask {
