@@ -16,7 +16,7 @@ var ErrNotSupported = errors.New("not supported")
 type FeatureError struct {
 	// Feature that is missing, a noun phrase: "recording", "hardware counter".
 	Feature string
-	// MinKernel is the first kernel that has it, such as "5.15"; empty if the
+	// MinKernel is the first kernel that has it, such as "6.1"; empty if the
 	// version of the kernel is not the reason.
 	MinKernel string
 	// Hint is what the user can do: a sysctl, a capability, a flag.

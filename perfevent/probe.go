@@ -11,12 +11,9 @@ import (
 	"strings"
 )
 
-// MinKernel is the oldest kernel that recording works on; arm64 needs
-// MinKernelARM64, the first whose BPF has atomic operations there.
-const (
-	MinKernel      = "5.15"
-	MinKernelARM64 = "5.18"
-)
+// MinKernel is the oldest kernel that recording works on: the first that lets
+// programs of counters use hash maps that are not preallocated (96da3f7d489d).
+const MinKernel = "6.1"
 
 // Mode says what a feature is needed for.
 type Mode string

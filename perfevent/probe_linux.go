@@ -68,25 +68,21 @@ func sysctlText(name string) string {
 }
 
 func probeKernel() Feature {
-	oldest := MinKernel
-	if runtime.GOARCH == "arm64" {
-		oldest = MinKernelARM64
-	}
-	f := Feature{Name: "kernel " + oldest + " or newer", Mode: ModeRecord}
+	f := Feature{Name: "kernel " + MinKernel + " or newer", Mode: ModeRecord}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		f.Detail = err.Error()
 		return f
 	}
 	release := unix.ByteSliceToString(name.Release[:])
-	ok, err := atLeast(release, oldest)
+	ok, err := atLeast(release, MinKernel)
 	if err != nil {
 		f.Detail = err.Error()
 		return f
 	}
 	f.OK, f.Detail = ok, "this is "+release
 	if !ok {
-		f.MinKernel, f.Hint = oldest, "use a newer kernel"
+		f.MinKernel, f.Hint = MinKernel, "use a newer kernel"
 	}
 	return f
 }
@@ -335,11 +331,16 @@ func probeKallsyms() Feature {
 			return f
 		}
 	}
-	f.Hint = "run with sudo, or give CAP_SYSLOG"
-	if level, err := readSysctl("kernel.kptr_restrict"); err == nil && level > 1 {
-		f.Hint = "sysctl kernel.kptr_restrict=1" // 2 hides them from root, too
-	}
+	f.Hint = SymbolsHint()
 	return f
+}
+
+// SymbolsHint says what makes the kernel show the addresses of its symbols.
+func SymbolsHint() string {
+	if level, err := readSysctl("kernel.kptr_restrict"); err == nil && level > 1 {
+		return "sysctl kernel.kptr_restrict=1" // 2 hides them from root, too
+	}
+	return "run with sudo, or give CAP_SYSLOG"
 }
 
 // tracefsDir returns where tracefs is mounted and can be read.

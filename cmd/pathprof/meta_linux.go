@@ -95,7 +95,7 @@ func (s *session) fillEnd() error {
 	}
 	m.Warnings = append(m.Warnings, s.watch.notes()...)
 	if s.resolve.kernel == nil {
-		m.Warnings = append(m.Warnings, "kernel functions have no names: run with sudo, or give CAP_SYSLOG; pathprof check says more")
+		m.Warnings = append(m.Warnings, "kernel functions have no names: "+perfevent.SymbolsHint())
 	}
 	s.fillRates()
 	return nil

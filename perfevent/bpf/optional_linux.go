@@ -259,7 +259,7 @@ func (c *Capture) Missing() []string {
 	}
 	if c.hidden {
 		list = append(list, "the kernel hides the addresses of its symbols, so what an interrupt wakes that no program sees has no known cause: "+
-			"run with sudo, or give CAP_SYSLOG, too")
+			perfevent.SymbolsHint())
 	}
 	return list
 }

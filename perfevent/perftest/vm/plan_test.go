@@ -15,6 +15,8 @@ type step struct {
 	Env     []string
 	Limits  limits
 	Profile *profileStep
+	// Beside: a Python program of root runs beside.
+	Beside bool
 	// Seconds are the most it may take.
 	Seconds int
 }
