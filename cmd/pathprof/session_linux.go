@@ -335,10 +335,11 @@ func (s *session) sample(c *cpuState, rec *bpf.Record) error {
 // finish stops the counters, takes what the rings still hold and completes the
 // recording. cause is why it ended early, if it did.
 func (s *session) finish(why string, cause error) (summary, error) {
+	disableErr := s.counters.Disable()
 	s.meta.EndNs = perfevent.MonotonicNow()
 	s.meta.RealtimeOffsetEndNs, _ = perfevent.RealtimeOffset()
 	// What follows takes its time, and the rings would fill meanwhile.
-	stopErr := errors.Join(s.counters.Disable(), s.capture.Stop(), s.stopGather())
+	stopErr := errors.Join(disableErr, s.capture.Stop(), s.stopGather())
 	if cause == nil {
 		cause = cmp.Or(s.capture.Gather(), s.poll())
 	}

@@ -368,8 +368,12 @@ func (w *watcher) notes() []string {
 	}
 	slices.Sort(list)
 	if n := len(w.tables.denied); n > 0 {
-		list = append(list, fmt.Sprintf("%d processes of others cannot be read, so their Python functions have no names and their "+
-			"native stacks are cut: run with sudo, or give CAP_SYS_PTRACE", n))
+		hint := "run with sudo, or give CAP_SYS_PTRACE"
+		if os.Geteuid() == 0 {
+			hint = "the kernel refuses it even to root, as it does for processes outside the container"
+		}
+		list = append(list, fmt.Sprintf("the memory of %s of others is closed, so functions there have no names and native stacks are cut: %s",
+			count(int64(n), "process"), hint))
 	}
 	return list
 }
