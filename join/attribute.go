@@ -95,6 +95,12 @@ func (j *joiner) join(path execgraph.Path) (joined, error) {
 			j.names.label(path.Target), sum, path.End-path.Begin)
 	}
 	out.path.Modes, out.path.Loop = o.modes.shares(), o.loop.list()
+	for _, m := range out.path.Modes {
+		sum -= m.Ns
+	}
+	if sum != 0 {
+		return joined{}, fmt.Errorf("path of %s: modes miss %d ns of %d ns", j.names.label(path.Target), sum, path.End-path.Begin)
+	}
 	mine := j.samples[path.Target]
 	inside := int64(indexAt(mine, path.End) - indexAt(mine, path.Begin))
 	out.outside, out.off = int64(len(mine))-inside, inside-own

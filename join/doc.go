@@ -23,6 +23,20 @@
 // The same moment can lie on several paths: two threads that wait for a third
 // both show what it did. Times of different paths must not be added up.
 //
+// # Modes
+//
+// Each instant of a path is in one [Mode]; they sum to the wall time exactly.
+//
+//   - A segment on a CPU has the modes of its samples: the processor's at the sample,
+//     and the innermost entry into the kernel on its stack. One without a sample has those of
+//     the samples of the same task in segments of about the same length (within a power
+//     of two, then its neighbours): how much of a mode rests on that is told apart.
+//     Where a task has no sample at all, those of its process; then it is unknown.
+//   - Off the CPU it is the call in which the task left it, which the switch tells exactly, or
+//     the page fault. A runnable task is where it stopped: in the call it slept in or
+//     was preempted in, else in user mode. Only recordings that tell no calls have the
+//     mode "preempted".
+//
 // # Stacks
 //
 // A sample has up to three parts: kernel, native and Python frames, walked apart

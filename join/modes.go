@@ -3,8 +3,6 @@
 package join
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 
 	"pathprof/join/execgraph"
@@ -13,8 +11,9 @@ import (
 )
 
 // Mode is what a processor, or the kernel for a task, does at an instant of a
-// path: "user", "system call NAME", "fault", "interrupt", "softirq", "kernel thread"
-// or "unknown".
+// path: "user", "system call NAME", "fault", "interrupt", "softirq", "kernel thread",
+// "preempted" or "unknown". Off the CPU it is where the task left it: one that was
+// preempted in a system call is in that call still.
 type Mode string
 
 // The modes, but for system calls, which have their name.
@@ -24,50 +23,16 @@ const (
 	ModeInterrupt Mode = "interrupt"
 	ModeSoftirq   Mode = "softirq"
 	ModeThread    Mode = "kernel thread"
+	ModePreempted Mode = "preempted" // runnable, and the recording does not say in what
 	ModeUnknown   Mode = "unknown"
 )
 
 // callMode is the mode within a system call.
 func callMode(name string) Mode { return Mode("system call " + name) }
 
-// ModeShare is the time of a path in one mode, ns.
-type ModeShare struct {
-	Mode Mode  `json:"mode"`
-	Ns   int64 `json:"ns"`
-}
-
-// modeClock sums up the modes of a path.
-type modeClock struct {
-	j     *joiner
-	calls bool // the recording says in which call a task leaves its CPU
-	sums  map[Mode]int64
-}
-
-func (c *modeClock) add(m Mode, ns int64) { c.sums[m] += ns }
-
-// shares lists the modes, most time first.
-func (c *modeClock) shares() []ModeShare {
-	out := make([]ModeShare, 0, len(c.sums))
-	for m, ns := range c.sums {
-		out = append(out, ModeShare{m, ns})
-	}
-	slices.SortFunc(out, func(a, b ModeShare) int { return cmp.Or(cmp.Compare(b.Ns, a.Ns), cmp.Compare(a.Mode, b.Mode)) })
-	return out
-}
-
-// running divides a segment on a CPU over the modes of its samples.
-func (c *modeClock) running(seg *execgraph.Segment, s span) {
-	length := seg.End - seg.Begin
-	if s.lo == s.hi {
-		c.add(c.kernelOr(seg, ModeUnknown), length)
-		return
-	}
-	list := c.j.samples[s.task][s.lo:s.hi]
-	parts := shareOut(length, weights(list))
-	for i := range list {
-		c.add(c.sampled(seg, &list[i]), parts[i])
-	}
-}
+// unnamedCall is on the way into a system call or out of it: the stack has the
+// entry, and no longer says which one.
+const unnamedCall = "unnamed"
 
 // sampled is the mode in which a sample was taken.
 func (c *modeClock) sampled(seg *execgraph.Segment, s *recording.Sample) Mode {
@@ -79,7 +44,12 @@ func (c *modeClock) sampled(seg *execgraph.Segment, s *recording.Sample) Mode {
 	case s.Ctx == sched.ContextHardirq, s.Ctx == sched.ContextNMI, s.Ctx == sched.ContextIPI:
 		return ModeInterrupt
 	}
-	return c.kernelOr(seg, c.ofStack(s.Stack))
+	m, ok := c.stacks[s.Stack]
+	if !ok {
+		m = c.ofStack(s.Stack)
+		c.stacks[s.Stack] = m
+	}
+	return c.kernelOr(seg, m)
 }
 
 // off is the mode of a segment off the CPU: of its task, or of the target that
@@ -108,19 +78,19 @@ func (c *modeClock) off(seg *execgraph.Segment) Mode {
 	if m := c.kernelOr(seg, ModeUnknown); m != ModeUnknown {
 		return m
 	}
-	if c.calls && c.j.targets[c.j.names.of(seg.Task).PID] {
-		if v.State == execgraph.Preempted {
-			return ModeUser
-		}
-		return ModeFault // it sleeps in no call
+	switch {
+	case seg.State != execgraph.Preempted:
+		return ModeUnknown
+	case c.calls:
+		return ModeUser // who leaves his CPU in a call says so
 	}
-	return ModeUnknown
+	return ModePreempted
 }
 
 // kernelOr is ModeThread if a segment's task is the kernel's.
 func (c *modeClock) kernelOr(seg *execgraph.Segment, m Mode) Mode {
 	if c.j.graph != nil && m == ModeUnknown {
-		if t, ok := c.j.graph.Task(seg.Task); ok && t.Kernel {
+		if t, ok := c.j.graph.Task(seg.Task); ok && (t.Kernel || strings.HasPrefix(t.Name, "iou-")) { // io_uring/io-wq.c, sqpoll.c
 			return ModeThread
 		}
 	}
@@ -148,32 +118,64 @@ var entries = []struct {
 	{"asm_exc_page_fault", ModeFault}, {"exc_page_fault", ModeFault}, {"handle_mm_fault", ModeFault}, {"do_page_fault", ModeFault}, {"asm_exc_", ModeFault},
 }
 
-// callPrefixes begin the names of the functions of system calls.
-var callPrefixes = []string{"__x64_sys_", "__arm64_sys_", "__se_sys_", "__ia32_sys_", "ksys_", "do_sys_"}
+// callPrefixes begin the names of the functions of system calls, and weakPrefixes
+// those of parts that several calls share: they count where the compiler left nothing else.
+var (
+	callPrefixes = []string{"__x64_sys_", "__arm64_sys_", "__se_sys_", "__do_sys_", "__ia32_sys_"}
+	weakPrefixes = []string{"ksys_", "do_sys_"}
+)
+
+// callEntries are the functions through which all system calls go.
+var callEntries = []string{"do_syscall_64", "entry_SYSCALL_64", "x64_sys_call", "do_el0_svc", "el0_svc", "invoke_syscall"}
 
 // ofStack finds the mode by the innermost entry among the kernel's frames.
 func (c *modeClock) ofStack(id uint32) Mode {
 	if id == 0 {
 		return ModeUnknown
 	}
+	weak := Mode("")
 	frames := c.j.stacks.get(id).Frames
 	for i := range frames {
 		if frames[i].Kind != KindKernel {
 			continue
 		}
-		name := frames[i].Name
-		for _, p := range callPrefixes {
-			if call, ok := strings.CutPrefix(name, p); ok {
-				return callMode(call)
-			}
-		}
-		for _, e := range entries {
-			if strings.HasPrefix(name, e.prefix) {
-				return e.mode
-			}
+		m, sure := entryMode(frames[i].Name)
+		switch {
+		case sure && m == callMode(unnamedCall) && weak != "":
+			return weak
+		case sure:
+			return m
+		case m != "" && weak == "":
+			weak = m
 		}
 	}
-	return ModeUnknown
+	return Mode(or(string(weak), string(ModeUnknown)))
+}
+
+// entryMode is the mode that begins with a function of the kernel, empty if none
+// does.
+func entryMode(name string) (m Mode, sure bool) {
+	for _, p := range callPrefixes {
+		if call, ok := strings.CutPrefix(name, p); ok {
+			return callMode(call), true
+		}
+	}
+	for _, p := range weakPrefixes {
+		if call, ok := strings.CutPrefix(name, p); ok {
+			return callMode(call), false
+		}
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(name, e.prefix) {
+			return e.mode, true
+		}
+	}
+	for _, e := range callEntries {
+		if strings.HasPrefix(name, e) {
+			return callMode(unnamedCall), true
+		}
+	}
+	return "", false
 }
 
 // polling tells whether a task polls instead of waiting: it gives its CPU away

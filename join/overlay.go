@@ -19,14 +19,13 @@ func newOverlay(j *joiner, path *execgraph.Path) *overlay {
 	o := &overlay{
 		j: j, objects: objects{j: j, seen: make(map[string]bool)},
 		waits: make([]WaitInfo, len(path.Waits)), in: make([]string, len(path.Waits)),
-		modes: modeClock{j: j, sums: make(map[Mode]int64)},
+		modes: newModeClock(j),
 		loop:  loopClock{tasks: make(map[loopKey]*LoopTask)},
 	}
 	pid := j.names.of(path.Target).PID
 	for i := range path.Waits {
 		w := &path.Waits[i]
 		o.waits[i], o.in[i] = j.waitInfo(&o.objects, pid, w)
-		o.modes.calls = o.modes.calls || w.On.Call != 0
 	}
 	return o
 }

@@ -29,6 +29,7 @@ type verdict struct {
 	waited  int64 // by the path, without what the thread ran meanwhile
 	own     int64 // it ran, or waited for a CPU
 	unknown int64
+	why     string           // unknown
 	waker   int64            // time that leads through the one who is said to be waited for
 	causes  map[string]int64 // time by the kind of cause
 	calls   map[string]int64 // and by system call
@@ -61,6 +62,9 @@ func explain(p *join.PathReport, w *kitWait) verdict {
 	}
 	for _, x := range p.Waits {
 		if ns := overlap(x.BeginNs, x.EndNs); ns > 0 && x.Cause != nil {
+			if x.Cause.Kind == execgraph.CauseUnknown {
+				v.why = x.Cause.Detail
+			}
 			v.causes[string(x.Cause.Kind)] += ns
 			v.calls[x.Call] += ns
 		}
@@ -95,7 +99,7 @@ func (v *verdict) judge(w *kitWait) string {
 		delete(causes, "running") // on its way into and out of the wait
 	}
 	if cause := most(causes); !slices.Contains(w.Causes, cause) {
-		say("cause %q, want one of %q", cause, w.Causes)
+		say("cause %q %s, want one of %q", cause, v.why, w.Causes)
 	}
 	if call := most(v.calls); len(w.Calls) > 0 && !slices.Contains(w.Calls, call) {
 		say("in call %q, want one of %q", call, w.Calls)
@@ -149,6 +153,18 @@ func checkKit(t *testing.T, waits []kitWait, r *join.Report) {
 	}
 	if unknown*200 > total {
 		t.Errorf("%d ns of %d are unknown", unknown, total)
+	}
+	unknown, total = 0, 0
+	for i := range r.Paths {
+		total += r.Paths[i].WallNs
+		for _, m := range r.Paths[i].Modes {
+			if m.Mode == join.ModeUnknown {
+				unknown += m.Ns
+			}
+		}
+	}
+	if unknown*200 > total {
+		t.Errorf("of %d ns the modes of %d are unknown", total, unknown)
 	}
 }
 

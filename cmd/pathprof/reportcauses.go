@@ -47,10 +47,11 @@ func (r *textReport) causes(p *join.ThreadPath) {
 func modeWords(p *join.ThreadPath) string {
 	total := float64(max(wall(p), 1))
 	var out []string
-	var rest int64
+	var rest, extrapolated int64
 	known := false
 	for i, m := range p.Modes {
 		known = known || m.Mode != join.ModeUnknown
+		extrapolated += m.ExtrapolatedNs
 		if share := float64(m.Ns) / total; i < maxModes && share >= minMode {
 			out = append(out, roughly(share)+" "+printable(string(m.Mode)))
 		} else {
@@ -63,7 +64,11 @@ func modeWords(p *join.ThreadPath) string {
 	if rest > 0 {
 		out = append(out, roughly(float64(rest)/total)+" else")
 	}
-	return strings.Join(out, ", ")
+	words := strings.Join(out, ", ")
+	if share := float64(extrapolated) / total; share >= minMode {
+		words += "; " + roughly(share) + " in segments without a sample, taken as those alike in length"
+	}
+	return words
 }
 
 // wakerWords says for the waits that cost most where their wakers stood.

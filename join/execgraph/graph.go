@@ -151,6 +151,12 @@ func (g *Graph) cause(s *span) Cause {
 	return Cause{}
 }
 
+// TellsCalls says whether the recording has the system calls in which tasks leave
+// their CPUs: then one that names none was in none.
+func (g *Graph) TellsCalls() bool {
+	return slices.ContainsFunc(g.ons, func(on On) bool { return on.Call != 0 })
+}
+
 // CPUs returns the numbers of the CPUs that had events, in order.
 func (g *Graph) CPUs() []int32 { return g.cpus }
 
