@@ -51,42 +51,45 @@ func normalise(list []float64) []float64 {
 	return list
 }
 
-// measureAccuracy profiles the ten functions for a while, and has cProfile do so
-// in a run of its own: under it, they would not be the same program.
-func (b *bench) measureAccuracy(ctx context.Context, periodNs int64, d, cprofile time.Duration) (a Accuracy, err error) {
-	list, truth, err := b.tenProfile(ctx, &a, periodNs, d)
+// measureAccuracy profiles the ten functions.
+func (b *bench) measureAccuracy(ctx context.Context, run accuracyRun) (a Accuracy, err error) {
+	list, truth, err := b.tenProfile(ctx, &a, run)
 	if err != nil {
 		return a, err
 	}
-	if err := a.compare(list, truth); err != nil {
-		return a, err
-	}
-	if cprofile <= 0 {
-		return a, nil
-	}
-	p, err := b.start(ctx, "profile10.py", seconds(cprofile), "--on-line", "--cprofile", "--cpu")
+	return a, a.compare(list, truth)
+}
+
+// measureCProfile has cProfile look at the same functions, in a run of its own:
+// under it, they would not be the same program.
+func (b *bench) measureCProfile(ctx context.Context, a *Accuracy, d time.Duration) error {
+	p, err := b.start(ctx, "profile10.py", seconds(max(d, leastAccuracy)), "--on-line", "--cprofile")
 	if err != nil {
-		return a, err
+		return err
 	}
 	defer p.stop()
 	var other tenTruth
 	if err := p.run(ctx, &other); err != nil {
-		return a, err
+		return err
 	}
 	a.compareCProfile(&other)
-	return a, nil
+	return nil
 }
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
 
 // tenProfile records one run and returns its samples and its truth.
-func (b *bench) tenProfile(ctx context.Context, a *Accuracy, periodNs int64, d time.Duration) ([]seen, *tenTruth, error) {
-	p, err := b.start(ctx, "profile10.py", seconds(d), "--on-line", "--cpu")
+func (b *bench) tenProfile(ctx context.Context, a *Accuracy, run accuracyRun) ([]seen, *tenTruth, error) {
+	args := []string{seconds(run.length), "--on-line"}
+	if run.cpu {
+		args = append(args, "--cpu")
+	}
+	p, err := b.start(ctx, "profile10.py", args...)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer p.stop()
-	s, dir, err := b.record(ctx, Request{PID: p.pid, PeriodNs: periodNs})
+	s, dir, err := b.record(ctx, Request{PID: p.pid, PeriodNs: run.periodNs})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -207,15 +210,31 @@ func (a *Accuracy) compareCProfile(truth *tenTruth) {
 	a.CProfileRMS = &rms
 }
 
-// accuracyRun chooses period and length for so many samples.
-func accuracyRun(samples int) (periodNs int64, d time.Duration, err error) {
+// accuracyRun is how the ten functions are sampled.
+type accuracyRun struct {
+	periodNs int64
+	length   time.Duration
+	cpu      bool // length is CPU time: for a number of samples
+}
+
+// leastAccuracy is the shortest run that shows anything.
+const leastAccuracy = 500 * time.Millisecond
+
+// accuracyPeriod is the usual period of the accuracy table.
+const accuracyPeriod = 500_000
+
+// runWithin takes the samples that fit a time.
+func runWithin(d time.Duration) accuracyRun { return accuracyRun{periodNs: accuracyPeriod, length: d} }
+
+// runFor chooses period and length for so many samples.
+func runFor(samples int) (accuracyRun, error) {
+	run := accuracyRun{periodNs: accuracyPeriod, cpu: true}
 	switch {
 	case samples < 1000 || samples > 3_000_000:
-		return 0, 0, fmt.Errorf("%d samples: must be 1000 to 3000000", samples)
+		return run, fmt.Errorf("%d samples: must be 1000 to 3000000", samples)
 	case samples > 50_000:
-		periodNs = 100_000
-	default:
-		periodNs = 500_000
+		run.periodNs = 100_000
 	}
-	return periodNs, time.Duration(int64(samples) * periodNs), nil
+	run.length = time.Duration(int64(samples) * run.periodNs)
+	return run, nil
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,8 +48,9 @@ type Recorder func(context.Context, Request) (*Session, error)
 type Options struct {
 	Python string // path of the interpreter
 	Record Recorder
-	Quick  bool // less than half a minute
-	// Samples of the accuracy run; 0: as many as fit the time.
+	Quick  bool // less than half a minute, instead of two
+	// Samples of the accuracy run, however long it takes; 0: as many as fit the
+	// time.
 	Samples int
 	// Wishes to give advice for; nil: the usual ones.
 	Wishes []Wish
@@ -64,6 +66,9 @@ type bench struct {
 	dir string
 	cpu int // the programs' CPU, -1 if there is only one
 	n   int // recordings so far
+	// around is what the last recording took beside its length: its start and
+	// its end. They count as time of its part.
+	around time.Duration
 }
 
 // newBench makes a place of its own; close removes it.
@@ -72,7 +77,7 @@ func newBench(opt Options) (*bench, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
-	return &bench{opt: opt, dir: dir, cpu: lastCPU()}, nil
+	return &bench{opt: opt, dir: dir, cpu: lastCPU(), around: time.Second}, nil
 }
 
 func (b *bench) close() error { return os.RemoveAll(b.dir) }
@@ -105,8 +110,25 @@ func (b *bench) counted() []int {
 func (b *bench) record(ctx context.Context, r Request) (*Session, string, error) {
 	b.n++
 	r.Dir = filepath.Join(b.dir, "r"+strconv.Itoa(b.n))
+	begin := time.Now()
 	s, err := b.opt.Record(ctx, r)
-	return s, r.Dir, err
+	if err != nil {
+		return nil, r.Dir, err
+	}
+	b.around = time.Since(begin)
+	stop := s.Stop
+	s.Stop = sync.OnceValues(func() (recording.Meta, error) {
+		begin := time.Now()
+		defer func() { b.around += time.Since(begin) }()
+		return stop()
+	})
+	return s, r.Dir, nil
+}
+
+// within is the length of a recording that has to fit in a part with what is
+// around it; at least some length, so that there is something to see.
+func (b *bench) within(part, least time.Duration) time.Duration {
+	return max(part-b.around, least)
 }
 
 // sleep waits, or returns the error of an ended context.

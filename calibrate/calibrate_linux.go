@@ -21,29 +21,23 @@ func usualWishes() []Wish {
 	return list
 }
 
-// times is how long each part takes.
-type times struct {
-	accuracySamples         int
-	cprofile, cost          time.Duration
-	overhead, events, phase time.Duration // overhead: of each period
-}
+// wholeTime and quickTime are what a calibration may take; the promise is two
+// minutes and half a minute, also where the last part finds no time left.
+const (
+	wholeTime = 105 * time.Second
+	quickTime = 23 * time.Second
+)
 
-func (o *Options) times() times {
-	t := times{
-		accuracySamples: 30_000, cprofile: 4 * time.Second, cost: 10 * time.Second,
-		overhead: 12 * time.Second, events: 2 * time.Second, phase: 3 * time.Second,
-	}
-	if o.Quick {
-		t = times{
-			accuracySamples: 8000, cprofile: 1500 * time.Millisecond, cost: 3500 * time.Millisecond,
-			overhead: 2 * time.Second, events: 500 * time.Millisecond, phase: time.Second,
-		}
-	}
-	if o.Samples > 0 {
-		t.accuracySamples = o.Samples
-	}
-	return t
-}
+// The weights of the parts: their seconds of a hundred.
+const (
+	weightAccuracy = 16
+	weightCProfile = 4
+	weightCost     = 11
+	weightOverhead = 52
+	weightEvents   = 3
+	weightPhase    = 11
+	weightSkid     = 3
+)
 
 // Run calibrates.
 func Run(ctx context.Context, opt Options) (r Result, err error) {
@@ -82,42 +76,44 @@ func Run(ctx context.Context, opt Options) (r Result, err error) {
 }
 
 // measure runs the parts one after the other.
-func (b *bench) measure(ctx context.Context, r *Result) (err error) {
-	t := b.opt.times()
-	period, length, err := accuracyRun(t.accuracySamples)
-	if err != nil {
-		return err
+func (b *bench) measure(ctx context.Context, r *Result) error {
+	whole, asked := wholeTime, accuracyRun{}
+	if b.opt.Quick {
+		whole = quickTime
 	}
-	n := time.Duration(len(overheadPeriods))
-	total := length + t.cprofile + t.cost + n*t.overhead + t.events + 4*t.phase
-	var done time.Duration
-	part := func(what string, d time.Duration) func(float64) {
-		begin := done
-		done += d
-		tick := func(x float64) {
-			if b.opt.Progress != nil {
-				b.opt.Progress(what, (float64(begin)+x*float64(d))/float64(total))
-			}
+	if b.opt.Samples > 0 {
+		var err error
+		if asked, err = runFor(b.opt.Samples); err != nil {
+			return err
 		}
-		tick(0)
-		return tick
+		whole += asked.length
 	}
-	part("accuracy", length+t.cprofile)
-	if r.Accuracy, err = b.measureAccuracy(ctx, period, length, t.cprofile); err != nil {
-		return fmt.Errorf("accuracy: %w", err)
-	}
-	if r.Cost, err = b.measureCost(ctx, t.cost, part("cost of a sample", t.cost)); err != nil {
-		return fmt.Errorf("cost of a sample: %w", err)
-	}
-	if r.Overhead, err = b.measureOverhead(ctx, t.overhead, part("overhead", n*t.overhead)); err != nil {
-		return fmt.Errorf("overhead: %w", err)
-	}
-	part("events", t.events)
-	if r.Overhead.Events, err = b.measureEvents(ctx, t.events); err != nil {
-		return fmt.Errorf("events: %w", err)
-	}
-	if r.Phase, err = b.measurePhase(ctx, t.phase, part("phase", 4*t.phase)); err != nil {
-		return fmt.Errorf("phase: %w", err)
+	const parts = weightAccuracy + weightCProfile + weightCost + weightOverhead + weightEvents + weightPhase + weightSkid
+	s := newSchedule(time.Now, whole, parts)
+	defer s.tell(b.opt.Progress)()
+	for _, part := range []struct {
+		name    string
+		weight  float64
+		measure func(time.Duration) error
+	}{
+		{"accuracy", weightAccuracy, func(d time.Duration) (err error) {
+			run := asked
+			if run.length == 0 {
+				run = runWithin(b.within(d, leastAccuracy))
+			}
+			r.Accuracy, err = b.measureAccuracy(ctx, run)
+			return err
+		}},
+		{"cProfile", weightCProfile, func(d time.Duration) error { return b.measureCProfile(ctx, &r.Accuracy, d) }},
+		{"cost of a sample", weightCost, func(d time.Duration) (err error) { r.Cost, err = b.measureCost(ctx, d); return err }},
+		{"overhead", weightOverhead, func(d time.Duration) (err error) { r.Overhead, err = b.measureOverhead(ctx, d); return err }},
+		{"events", weightEvents, func(d time.Duration) (err error) { r.Overhead.Events, err = b.measureEvents(ctx, d); return err }},
+		{"phase", weightPhase, func(d time.Duration) (err error) { r.Phase, err = b.measurePhase(ctx, d); return err }},
+		{"skid", weightSkid, func(d time.Duration) (err error) { r.Phase.Skid, err = b.measureSkid(ctx, d); return err }},
+	} {
+		if err := part.measure(s.part(part.name, part.weight)); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 const framesBelow = 4
 
 // costDepths are the depths, as asked of units.py, 0 to 100 frames in all.
-var costDepths = []int{0, 6, 16, 31, 46, 71, 96}
+var costDepths = [...]int{0, 6, 16, 31, 46, 71, 96}
 
 // costPeriod is the default period: what a sample costs depends on how cold the
 // caches are, so on the time since the one before.
@@ -23,9 +23,12 @@ const costPeriod = 1_000_000
 // costRounds is how often each depth gets a window; the intervals rest on them.
 const costRounds = 6
 
+// leastCost gives each window ten samples or so.
+const leastCost = costRounds * time.Duration(len(costDepths)) * 10 * time.Millisecond
+
 // measureCost measures the parts of a sample by depth; each round visits every
 // depth, so that a slow second falls on all.
-func (b *bench) measureCost(ctx context.Context, d time.Duration, tick func(float64)) (c Cost, err error) {
+func (b *bench) measureCost(ctx context.Context, d time.Duration) (c Cost, err error) {
 	c.PeriodNs = costPeriod
 	u, err := b.startUnits(ctx, 0)
 	if err != nil {
@@ -37,9 +40,9 @@ func (b *bench) measureCost(ctx context.Context, d time.Duration, tick func(floa
 		return c, err
 	}
 	defer stopAfter(s, &err)
-	width := d / time.Duration(costRounds*len(costDepths))
+	width := b.within(d, leastCost) / time.Duration(costRounds*len(costDepths))
 	windows := make([][]bpf.Costs, len(costDepths))
-	for r := range costRounds {
+	for range costRounds {
 		for i, depth := range costDepths {
 			w, err := costWindow(ctx, u, s, depth, width)
 			if err != nil {
@@ -48,7 +51,6 @@ func (b *bench) measureCost(ctx context.Context, d time.Duration, tick func(floa
 			if w.Samples > 0 {
 				windows[i] = append(windows[i], w)
 			}
-			tick(float64(r*len(costDepths)+i+1) / float64(costRounds*len(costDepths)))
 		}
 	}
 	for i, depth := range costDepths {

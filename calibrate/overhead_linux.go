@@ -51,11 +51,11 @@ func (f floorCounters) close() error { return errors.Join(f.Counters.Close(), f.
 // with an empty one, each over the mean of the windows without around it.
 type round struct{ full, floor float64 }
 
-// leastRounds are needed for an interval; they may take patientRounds times as
-// long on a busy machine.
+// leastRounds are needed for any interval. On a busy machine, or where no time is
+// left, they may take leastPatience.
 const (
-	leastRounds   = 5
-	patientRounds = 4
+	leastRounds   = 3
+	leastPatience = 5 * time.Second
 )
 
 // overheadMeter holds what a period's rounds need.
@@ -68,15 +68,11 @@ type overheadMeter struct {
 	on      time.Duration // sum of windows with the recorder's program
 }
 
-// measurePoint measures one period for a while.
-func (b *bench) measurePoint(ctx context.Context, u *units, periodNs int64, d time.Duration, tick func(float64)) (p OverheadPoint, err error) {
+// measurePoint measures one period for a while, with a session whose counters are
+// disabled.
+func (b *bench) measurePoint(ctx context.Context, u *units, s *Session, periodNs int64, d time.Duration) (p OverheadPoint, err error) {
 	p = OverheadPoint{PeriodNs: periodNs, AskedHz: 1e9 / float64(periodNs)}
-	s, _, err := b.record(ctx, Request{PID: u.pid, PeriodNs: periodNs, CPUs: b.counted()})
-	if err != nil {
-		return p, err
-	}
-	defer stopAfter(s, &err)
-	if err := s.Counters.Disable(); err != nil {
+	if err := s.Counters.SetPeriod(uint64(periodNs)); err != nil {
 		return p, err
 	}
 	floor, err := openFloor(periodNs, b.counted())
@@ -84,11 +80,6 @@ func (b *bench) measurePoint(ctx context.Context, u *units, periodNs int64, d ti
 		return p, err
 	}
 	defer func() { err = errors.Join(err, floor.close()) }()
-	stats, err := bpf.EnableRunTimes()
-	if err != nil {
-		return p, err
-	}
-	defer stats.Close()
 	m := overheadMeter{bench: b, units: u, session: s, floor: floor, width: 60 * time.Millisecond}
 	// At least some ten samples in a window.
 	m.width = max(m.width, time.Duration(12*periodNs))
@@ -96,9 +87,9 @@ func (b *bench) measurePoint(ctx context.Context, u *units, periodNs int64, d ti
 	if err != nil {
 		return p, err
 	}
-	rounds, err := m.rounds(ctx, d, tick)
+	rounds, err := m.rounds(ctx, d)
 	if err != nil {
-		return p, err
+		return p, fmt.Errorf("at %v: %w", time.Duration(periodNs), err)
 	}
 	after, err := m.read()
 	if err != nil {
@@ -107,20 +98,18 @@ func (b *bench) measurePoint(ctx context.Context, u *units, periodNs int64, d ti
 	p.Windows = len(rounds)
 	p.estimate(rounds)
 	p.count(before, after, m.on)
-	t, err := s.Counters.Throttles()
-	p.Throttled = t.Throttled
-	return p, err
+	return p, nil
 }
 
 // rounds alternates until the time is over.
-func (m *overheadMeter) rounds(ctx context.Context, d time.Duration, tick func(float64)) ([]round, error) {
+func (m *overheadMeter) rounds(ctx context.Context, d time.Duration) ([]round, error) {
 	begin := time.Now()
 	var rounds []round
 	before, err := m.plain(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for time.Since(begin) < d || len(rounds) < leastRounds && time.Since(begin) < patientRounds*d {
+	for time.Since(begin) < d || len(rounds) < leastRounds && time.Since(begin) < max(d, leastPatience) {
 		var r round
 		order := []bool{true, false}
 		if rand.IntN(2) == 0 {
@@ -146,11 +135,9 @@ func (m *overheadMeter) rounds(ctx context.Context, d time.Duration, tick func(f
 		if !math.IsNaN(r.full) && !math.IsNaN(r.floor) {
 			rounds = append(rounds, r)
 		}
-		tick(min(1, float64(time.Since(begin))/float64(d)))
 	}
 	if len(rounds) < leastRounds {
-		return nil, fmt.Errorf("overhead at %v: %w: another program keeps CPU %d busy",
-			time.Duration(m.session.Counters.Info().Period), errFewUnits, m.bench.cpu)
+		return nil, fmt.Errorf("%w: another program keeps CPU %d busy", errFewUnits, m.bench.cpu)
 	}
 	return rounds, nil
 }
@@ -186,12 +173,14 @@ func (m *overheadMeter) with(ctx context.Context, full bool) (float64, error) {
 type readings struct {
 	sample                 bpf.RunTime
 	overflows, lost, taken uint64 // on the program's CPU
+	throttled              uint64
 }
 
 func (m *overheadMeter) read() (readings, error) {
 	sample, _, err1 := m.session.Capture.RunTimes()
 	losses, err2 := m.session.Capture.Losses()
-	r := readings{sample: sample}
+	throttles, err3 := m.session.Counters.Throttles()
+	r := readings{sample: sample, throttled: throttles.Throttled}
 	for cpu, l := range losses {
 		if m.bench.cpu < 0 || cpu == m.bench.cpu {
 			r.overflows += l.Overflows + l.Idle
@@ -199,7 +188,7 @@ func (m *overheadMeter) read() (readings, error) {
 			r.lost += l.Samples
 		}
 	}
-	return r, errors.Join(err1, err2)
+	return r, errors.Join(err1, err2, err3)
 }
 
 func (p *OverheadPoint) estimate(rounds []round) {
@@ -212,7 +201,7 @@ func (p *OverheadPoint) estimate(rounds []round) {
 	}
 	p.Slowdown = MedianEstimate(pick(func(r round) float64 { return r.full }))
 	p.Floor = MedianEstimate(pick(func(r round) float64 { return r.floor }))
-	if p.Floor.Low <= 1 {
+	if p.Floor.Low <= 1 || len(rounds) < fewValues {
 		return
 	}
 	over := bootstrap(len(rounds), func(at func(int) int) float64 {
@@ -229,6 +218,7 @@ func (p *OverheadPoint) estimate(rounds []round) {
 func (p *OverheadPoint) count(before, after readings, on time.Duration) {
 	p.Samples = after.taken - before.taken - (after.lost - before.lost)
 	p.Lost = after.lost - before.lost
+	p.Throttled = after.throttled - before.throttled
 	p.AchievedHz = float64(after.overflows-before.overflows) / on.Seconds()
 	if run := after.sample.Sub(before.sample); run.Runs > 0 {
 		p.ProgramNs = float64(run.Time.Nanoseconds()) / float64(run.Runs)
@@ -252,17 +242,33 @@ func interruptNs(points []OverheadPoint) (e Estimate, ok bool) {
 	return e, ok
 }
 
-// measureOverhead measures the slowdown at the periods, each for a while.
-func (b *bench) measureOverhead(ctx context.Context, d time.Duration, tick func(float64)) (o Overhead, err error) {
+// measureOverhead measures the slowdown at the periods, each for its part of the
+// time. One program and one recording serve all: their starts take longer than a
+// window.
+func (b *bench) measureOverhead(ctx context.Context, d time.Duration) (o Overhead, err error) {
 	o.Depth = benchDepth
+	end := time.Now().Add(d - b.around)
 	u, err := b.startUnits(ctx, benchDepth)
 	if err != nil {
 		return o, err
 	}
 	defer u.close()
-	n := float64(len(overheadPeriods))
+	s, _, err := b.record(ctx, Request{PID: u.pid, PeriodNs: overheadPeriods[0], CPUs: b.counted()})
+	if err != nil {
+		return o, err
+	}
+	defer stopAfter(s, &err)
+	if err := s.Counters.Disable(); err != nil {
+		return o, err
+	}
+	stats, err := bpf.EnableRunTimes()
+	if err != nil {
+		return o, err
+	}
+	defer stats.Close()
 	for i, period := range overheadPeriods {
-		p, err := b.measurePoint(ctx, u, period, d, func(part float64) { tick((float64(i) + part) / n) })
+		part := max(0, time.Until(end)) / time.Duration(len(overheadPeriods)-i)
+		p, err := b.measurePoint(ctx, u, s, period, part)
 		if err != nil {
 			return o, err
 		}

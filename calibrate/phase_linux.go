@@ -28,9 +28,17 @@ const (
 	markedShare = 0.3
 )
 
+// leastPhase and leastSkid are the shortest runs that show anything; longestSkid
+// bounds the program's log.
+const (
+	leastPhase  = 500 * time.Millisecond
+	leastSkid   = 300 * time.Millisecond
+	longestSkid = time.Second
+)
+
 // measurePhase samples the periodic program in step, with the odd period that the
 // recorder uses instead, and with jitter.
-func (b *bench) measurePhase(ctx context.Context, d time.Duration, tick func(float64)) (p Phase, err error) {
+func (b *bench) measurePhase(ctx context.Context, d time.Duration) (p Phase, err error) {
 	p.RoundNs = roundNs
 	odd := b.opt.OddPeriod
 	ways := []struct {
@@ -41,20 +49,19 @@ func (b *bench) measurePhase(ctx context.Context, d time.Duration, tick func(flo
 		{"odd period", Request{PeriodNs: odd(roundNs)}},
 		{"jitter", Request{PeriodNs: roundNs, Jitter: true}},
 	}
+	end := time.Now().Add(d)
 	for i, w := range ways {
-		way, err := b.periodicWay(ctx, w.name, w.Request, d)
+		part := time.Until(end) / time.Duration(len(ways)-i)
+		way, err := b.periodicWay(ctx, w.name, w.Request, b.within(part, leastPhase))
 		if err != nil {
 			return p, err
 		}
 		p.Ways = append(p.Ways, way)
-		tick(float64(i+1) / float64(len(ways)+1))
 	}
 	for _, asked := range overheadPeriods {
 		p.Periods = append(p.Periods, OddPeriod{asked, odd(asked)})
 	}
-	p.Skid, err = b.measureSkid(ctx, min(d, time.Second))
-	tick(1)
-	return p, err
+	return p, nil
 }
 
 func (b *bench) periodicWay(ctx context.Context, name string, r Request, d time.Duration) (w PhaseWay, err error) {
@@ -106,7 +113,7 @@ func (b *bench) periodicWay(ctx context.Context, name string, r Request, d time.
 // measureSkid compares the lines of samples with the log of the program.
 func (b *bench) measureSkid(ctx context.Context, d time.Duration) (k Skid, err error) {
 	path := filepath.Join(b.dir, "skid.log")
-	p, err := b.start(ctx, "skid.py", seconds(d), path, "--on-line")
+	p, err := b.start(ctx, "skid.py", seconds(min(b.within(d, leastSkid), longestSkid)), path, "--on-line")
 	if err != nil {
 		return k, err
 	}
@@ -147,7 +154,8 @@ func (b *bench) measureSkid(ctx context.Context, d time.Duration) (k Skid, err e
 	}
 	n := math.Max(1, float64(k.Samples))
 	k.Exact, k.Next, k.Far = float64(off[0])/n, float64(off[1])/n, float64(off[2])/n
-	k.LateNs, k.Late99Ns = lateness(list, period)
+	median, p99 := lateness(list, period)
+	k.LateNs, k.Late99Ns = finite(median), finite(p99)
 	return k, nil
 }
 
@@ -190,9 +198,12 @@ func lateness(list []seen, period int64) (median, p99 float64) {
 	return stat.Quantile(0.5, stat.Empirical, late, nil), stat.Quantile(0.99, stat.Empirical, late, nil)
 }
 
+// leastEvents is enough for ten thousands of switches.
+const leastEvents = 300 * time.Millisecond
+
 // measureEvents runs a program of nothing but switches under the recorder.
 func (b *bench) measureEvents(ctx context.Context, d time.Duration) (e EventCost, err error) {
-	p, err := b.start(ctx, "switchheavy.py", seconds(d), "--on-line")
+	p, err := b.start(ctx, "switchheavy.py", seconds(b.within(d, leastEvents)), "--on-line")
 	if err != nil {
 		return e, err
 	}

@@ -133,7 +133,8 @@ type OverheadPoint struct {
 	// without the counter: with the recorder's program, and with an empty one.
 	Slowdown Estimate `json:"slowdown"`
 	Floor    Estimate `json:"floor"`
-	// OverFloor is (Slowdown-1)/(Floor-1), nil where windows do not see the floor.
+	// OverFloor is (Slowdown-1)/(Floor-1), nil where windows do not see the floor
+	// or are too few.
 	OverFloor *Estimate `json:"over_floor"`
 	// ProgramNs is the mean run time of the recorder's program, by the kernel's
 	// statistics. ByStatistics is the slowdown from it and the interrupt's cost,
@@ -200,7 +201,8 @@ type Skid struct {
 	Exact   float64 `json:"exact"` // the line that ran by the program's log
 	Next    float64 `json:"next"`  // one line off: the clock was read in between
 	Far     float64 `json:"far"`   // farther off
-	// LateNs: how late the samples are on the timer's grid, median and 99 %.
-	LateNs   float64 `json:"late_ns"`
-	Late99Ns float64 `json:"late_99_ns"`
+	// LateNs: how late the samples are on the timer's grid, median and 99 %; nil
+	// if they are too few to tell.
+	LateNs   *float64 `json:"late_ns"`
+	Late99Ns *float64 `json:"late_99_ns"`
 }

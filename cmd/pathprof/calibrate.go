@@ -125,7 +125,7 @@ func newCalibrateCommand(e *env) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.python, "python", "", "interpreter to measure with, `PATH` (default python3)")
 	flags.BoolVar(&f.quick, "quick", false, "less than half a minute, with wider intervals")
-	flags.IntVar(&f.samples, "samples", 0, "samples of the accuracy table, `N` (default 30000)")
+	flags.IntVar(&f.samples, "samples", 0, "samples of the accuracy table, `N`, however long they take (default: as many as fit)")
 	flags.BoolVar(&f.json, "json", false, "print JSON: accuracy, cost, overhead, phase, advice")
 	flags.StringVar(&f.html, "html", "", "write a page with the plots to `FILE`, too")
 	flags.StringVar(&f.plots, "plots", "", "write cost and advice as SVG and PNG into `FOLDER`, too")

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -52,7 +53,7 @@ func (t calibrationText) accuracy() {
 	for _, f := range a.Functions {
 		row := table.Row{f.Name, points(f.Truth), points(f.Share.Value),
 			fmt.Sprintf("%.2f – %.2f", 100*f.Share.Low, 100*f.Share.High),
-			fmt.Sprintf("%+.2f [%+.2f, %+.2f]", f.MeanError.Value, f.MeanError.Low, f.MeanError.High)}
+			interval(f.MeanError, "%+.2f")}
 		if f.CProfile != nil {
 			row = append(row, points(*f.CProfile), points(*f.CProfileTruth))
 		}
@@ -75,7 +76,7 @@ func points(share float64) string { return fmt.Sprintf("%.2f %%", 100*share) }
 
 // nanos is an estimate in nanoseconds.
 func nanos(e calibrate.Estimate) string {
-	return fmt.Sprintf("%.0f [%.0f, %.0f]", e.Value, e.Low, e.High)
+	return interval(e, "%.0f")
 }
 
 func (t calibrationText) cost() {
@@ -122,8 +123,17 @@ func (t calibrationText) overhead() {
 		e.PerSecond, e.EventNs, 100*e.Share, e.Lost)
 }
 
-func ratio(e calibrate.Estimate) string {
-	return fmt.Sprintf("%.3f [%.3f, %.3f]", e.Value, e.Low, e.High)
+func ratio(e calibrate.Estimate) string { return interval(e, "%.3f") }
+
+// interval is an estimate with its ends, if they are known.
+func interval(e calibrate.Estimate, format string) string {
+	switch {
+	case math.IsNaN(e.Value):
+		return "-"
+	case math.IsInf(e.Low, 0) || math.IsInf(e.High, 0):
+		return fmt.Sprintf(format+" [too few]", e.Value)
+	}
+	return fmt.Sprintf(format+" ["+format+", "+format+"]", e.Value, e.Low, e.High)
 }
 
 func (t calibrationText) phase() {
@@ -136,9 +146,11 @@ func (t calibrationText) phase() {
 	}
 	t.print(g)
 	k := &p.Skid
-	fmt.Fprintf(t.w, "  skid: of %d samples %.1f %% show the line that ran, %.1f %% its neighbour, %.1f %% another;\n"+
-		"  the timer is %.1f µs late (median), %.1f µs (99 %%)\n",
-		k.Samples, 100*k.Exact, 100*k.Next, 100*k.Far, k.LateNs/1e3, k.Late99Ns/1e3)
+	fmt.Fprintf(t.w, "  skid: of %d samples %.1f %% show the line that ran, %.1f %% its neighbour, %.1f %% another\n",
+		k.Samples, 100*k.Exact, 100*k.Next, 100*k.Far)
+	if k.LateNs != nil && k.Late99Ns != nil {
+		fmt.Fprintf(t.w, "  the timer is %.1f µs late (median), %.1f µs (99 %%)\n", *k.LateNs/1e3, *k.Late99Ns/1e3)
+	}
 }
 
 func (t calibrationText) advice() {
