@@ -67,9 +67,9 @@ func (b *bench) measureCProfile(ctx context.Context, a *Accuracy, d time.Duratio
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.Stop()
 	var other tenTruth
-	if err := p.run(ctx, &other); err != nil {
+	if err := p.Run(ctx, &other); err != nil {
 		return err
 	}
 	a.compareCProfile(&other)
@@ -88,18 +88,18 @@ func (b *bench) tenProfile(ctx context.Context, a *Accuracy, run accuracyRun) ([
 	if err != nil {
 		return nil, nil, err
 	}
-	defer p.stop()
-	s, dir, err := b.record(ctx, Request{PID: p.pid, PeriodNs: run.periodNs})
+	defer p.Stop()
+	s, dir, err := b.record(ctx, Request{PID: p.PID, PeriodNs: run.periodNs})
 	if err != nil {
 		return nil, nil, err
 	}
 	var truth tenTruth
-	err = p.run(ctx, &truth)
+	err = p.Run(ctx, &truth)
 	_, stopErr := s.Stop()
 	if err := errors.Join(err, stopErr); err != nil {
 		return nil, nil, err
 	}
-	list, meta, err := pythonSamples(dir, p.pid)
+	list, meta, err := pythonSamples(dir, p.PID)
 	if err != nil {
 		return nil, nil, err
 	}

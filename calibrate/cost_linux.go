@@ -35,7 +35,7 @@ func (b *bench) measureCost(ctx context.Context, d time.Duration) (c Cost, err e
 		return c, err
 	}
 	defer u.close()
-	s, _, err := b.record(ctx, Request{PID: u.pid, PeriodNs: costPeriod, Costs: true})
+	s, _, err := b.record(ctx, Request{PID: u.PID, PeriodNs: costPeriod, Costs: true})
 	if err != nil {
 		return c, err
 	}
@@ -63,7 +63,7 @@ func (b *bench) measureCost(ctx context.Context, d time.Duration) (c Cost, err e
 // costWindow is what the samples of one window cost. The depth changes with the
 // next unit, a fraction of a millisecond later.
 func costWindow(ctx context.Context, u *units, s *Session, depth int, width time.Duration) (bpf.Costs, error) {
-	if err := u.setDepth(depth); err != nil {
+	if err := u.SetDepth(uint64(depth)); err != nil {
 		return bpf.Costs{}, err
 	}
 	if err := sleep(ctx, 5*time.Millisecond); err != nil {

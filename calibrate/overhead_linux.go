@@ -144,11 +144,11 @@ func (m *overheadMeter) rounds(ctx context.Context, d time.Duration) ([]round, e
 
 // plain is a window without a counter; NaN if the program hardly ran.
 func (m *overheadMeter) plain(ctx context.Context) (float64, error) {
-	cost, err := m.units.window(ctx, m.width)
+	cost, err := m.units.Window(ctx, m.width)
 	if errors.Is(err, errFewUnits) {
 		return math.NaN(), nil
 	}
-	return cost, err
+	return cost.CPUNs, err
 }
 
 // with is a window with the recorder's program, or with the empty one.
@@ -253,7 +253,7 @@ func (b *bench) measureOverhead(ctx context.Context, d time.Duration) (o Overhea
 		return o, err
 	}
 	defer u.close()
-	s, _, err := b.record(ctx, Request{PID: u.pid, PeriodNs: overheadPeriods[0], CPUs: b.counted()})
+	s, _, err := b.record(ctx, Request{PID: u.PID, PeriodNs: overheadPeriods[0], CPUs: b.counted()})
 	if err != nil {
 		return o, err
 	}

@@ -70,8 +70,8 @@ func (b *bench) periodicWay(ctx context.Context, name string, r Request, d time.
 	if err != nil {
 		return w, err
 	}
-	defer p.stop()
-	r.PID = p.pid
+	defer p.Stop()
+	r.PID = p.PID
 	s, dir, err := b.record(ctx, r)
 	if err != nil {
 		return w, err
@@ -81,12 +81,12 @@ func (b *bench) periodicWay(ctx context.Context, name string, r Request, d time.
 		End       int64              `json:"end_ns"`
 		Functions map[string]float64 `json:"functions"`
 	}
-	err = p.run(ctx, &truth)
+	err = p.Run(ctx, &truth)
 	_, stopErr := s.Stop()
 	if err := errors.Join(err, stopErr); err != nil {
 		return w, err
 	}
-	list, _, err := pythonSamples(dir, p.pid)
+	list, _, err := pythonSamples(dir, p.PID)
 	if err != nil {
 		return w, err
 	}
@@ -117,9 +117,9 @@ func (b *bench) measureSkid(ctx context.Context, d time.Duration) (k Skid, err e
 	if err != nil {
 		return k, err
 	}
-	defer p.stop()
+	defer p.Stop()
 	const period = 200_000
-	s, dir, err := b.record(ctx, Request{PID: p.pid, PeriodNs: period, CPUs: b.counted()})
+	s, dir, err := b.record(ctx, Request{PID: p.PID, PeriodNs: period, CPUs: b.counted()})
 	if err != nil {
 		return k, err
 	}
@@ -128,12 +128,12 @@ func (b *bench) measureSkid(ctx context.Context, d time.Duration) (k Skid, err e
 		Lines    int32  `json:"lines"`
 		Function string `json:"function"`
 	}
-	err = p.run(ctx, &truth)
+	err = p.Run(ctx, &truth)
 	_, stopErr := s.Stop()
 	if err := errors.Join(err, stopErr); err != nil {
 		return k, err
 	}
-	list, _, err := pythonSamples(dir, p.pid)
+	list, _, err := pythonSamples(dir, p.PID)
 	if err != nil {
 		return k, err
 	}
@@ -207,20 +207,20 @@ func (b *bench) measureEvents(ctx context.Context, d time.Duration) (e EventCost
 	if err != nil {
 		return e, err
 	}
-	defer p.stop()
+	defer p.Stop()
 	stats, err := bpf.EnableRunTimes()
 	if err != nil {
 		return e, err
 	}
 	defer stats.Close()
-	s, _, err := b.record(ctx, Request{PID: p.pid, PeriodNs: costPeriod})
+	s, _, err := b.record(ctx, Request{PID: p.PID, PeriodNs: costPeriod})
 	if err != nil {
 		return e, err
 	}
 	begin := time.Now()
 	_, before, err1 := s.Capture.RunTimes()
 	var done map[string]any
-	err2 := p.run(ctx, &done)
+	err2 := p.Run(ctx, &done)
 	_, after, err3 := s.Capture.RunTimes()
 	took := time.Since(begin)
 	meta, err4 := s.Stop()

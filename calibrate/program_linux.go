@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,25 +21,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-//go:embed workloads/profile10.py workloads/units.py workloads/periodic.py workloads/skid.py workloads/switchheavy.py
+//go:embed workloads/profile10.py workloads/units.py workloads/periodic.py workloads/skid.py workloads/switchheavy.py workloads/mix.py
 var workloads embed.FS
 
 // patience bounds every wait for a program; on a busy machine the accuracy run
 // takes four times as long as it should.
 const patience = 5 * time.Minute
 
-// program is a running workload.
-type program struct {
-	pid    int32
+// Program is a running workload. Its methods are not to be called from several
+// goroutines.
+type Program struct {
+	// PID of its process, and number of its main thread.
+	PID    int32
 	cmd    *exec.Cmd
 	stdin  *os.File
 	lines  chan string // closed when its output ends
 	stderr bytes.Buffer
 }
 
-// start runs a workload on a CPU (-1: any) and returns when it is ready.
-func (b *bench) start(ctx context.Context, name string, args ...string) (*program, error) {
-	path := filepath.Join(b.dir, name)
+// start runs a workload on the programs' CPU.
+func (b *bench) start(ctx context.Context, name string, args ...string) (*Program, error) {
+	return Start(ctx, Launch{Python: []string{b.opt.Python}, Dir: b.dir, CPU: b.cpu, Name: name, Args: args})
+}
+
+// Launch says how to start a workload.
+type Launch struct {
+	Python []string // interpreter and its options
+	Dir    string   // to put the program's text in
+	CPU    int      // to bind it to; -1: any
+	Name   string   // of the file in workloads/
+	Args   []string
+}
+
+// Start runs a workload and returns when it is ready.
+func Start(ctx context.Context, l Launch) (*Program, error) {
+	path := filepath.Join(l.Dir, l.Name)
+	name := l.Name
 	source, err := workloads.ReadFile("workloads/" + name)
 	if err != nil {
 		return nil, err
@@ -46,8 +64,8 @@ func (b *bench) start(ctx context.Context, name string, args ...string) (*progra
 	if err := os.WriteFile(path, source, 0o600); err != nil {
 		return nil, err
 	}
-	p := &program{lines: make(chan string, 16)}
-	p.cmd = exec.Command(b.opt.Python, append([]string{path}, args...)...)
+	p := &Program{lines: make(chan string, 16)}
+	p.cmd = exec.Command(l.Python[0], slices.Concat(l.Python[1:], []string{path}, l.Args)...)
 	p.cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1")
 	p.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	p.cmd.Stderr = &p.stderr
@@ -63,9 +81,9 @@ func (b *bench) start(ctx context.Context, name string, args ...string) (*progra
 	in.Close()
 	if err != nil {
 		stdin.Close()
-		return nil, fmt.Errorf("start %s: %w", b.opt.Python, err)
+		return nil, fmt.Errorf("start %s: %w", l.Python[0], err)
 	}
-	p.stdin, p.pid = stdin, int32(p.cmd.Process.Pid)
+	p.stdin, p.PID = stdin, int32(p.cmd.Process.Pid)
 	go func() {
 		defer close(p.lines)
 		in := bufio.NewScanner(out)
@@ -79,15 +97,15 @@ func (b *bench) start(ctx context.Context, name string, args ...string) (*progra
 		err = fmt.Errorf("first line of %s: %q instead of ready", name, line)
 	}
 	if err == nil {
-		err = bind(int(p.pid), b.cpu)
+		err = bind(int(p.PID), l.CPU)
 	}
 	if err == nil {
 		// Others on its CPU would leave fewer units to compare. Without the
 		// right to it there are just fewer.
-		_ = unix.Setpriority(unix.PRIO_PROCESS, int(p.pid), preferred)
+		_ = unix.Setpriority(unix.PRIO_PROCESS, int(p.PID), preferred)
 	}
 	if err != nil {
-		p.stop()
+		p.Stop()
 		return nil, err
 	}
 	return p, nil
@@ -146,7 +164,7 @@ func bind(tid, cpu int) error {
 }
 
 // line is the next line the program prints.
-func (p *program) line(ctx context.Context) (string, error) {
+func (p *Program) line(ctx context.Context) (string, error) {
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	select {
@@ -164,8 +182,8 @@ func (p *program) line(ctx context.Context) (string, error) {
 	}
 }
 
-// run lets a program that waits for a line do its work, and reads its answer.
-func (p *program) run(ctx context.Context, answer any) error {
+// Run lets a program that waits for a line do its work, and reads its answer.
+func (p *Program) Run(ctx context.Context, answer any) error {
 	if _, err := p.stdin.WriteString("go\n"); err != nil {
 		return fmt.Errorf("start the work: %w", err)
 	}
@@ -179,9 +197,9 @@ func (p *program) run(ctx context.Context, answer any) error {
 	return nil
 }
 
-// stop ends the program, if it has not ended, and waits for it.
-func (p *program) stop() {
-	_ = unix.Kill(-int(p.pid), unix.SIGKILL) // it may have ended
+// Stop ends the program, if it has not ended, and waits for it.
+func (p *Program) Stop() {
+	_ = unix.Kill(-int(p.PID), unix.SIGKILL) // it may have ended
 	p.stdin.Close()
 	for range p.lines {
 		continue // what it had to say

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ten functions with known shares of the CPU time: 50 20 15 5 5 1 1 1 1 1 %.
 
-usage: profile10.py SECONDS [--on-line] [--cprofile] [--cpu]
+usage: profile10.py SECONDS [--on-line] [--cprofile] [--cpu] [--log FILE]
 
 The work is the same loop in each of f0 … f9. A sampler that fires at a fixed
 period could lock to rounds of constant length, so the unit of work and the order
@@ -13,6 +13,9 @@ reported too ("other_ns"), and so is what one pair of readings costs by itself
 ("clock_ns", within each function's time once a round). "slices" are the sums at
 points of CLOCK_MONOTONIC, a quarter of a second apart.
 
+With --log, FILE gets three native 64-bit numbers for each call of the ten: the
+function's number, and the times (CLOCK_MONOTONIC) before and after.
+
 With --cpu SECONDS are of CPU time, within four times as long by the clock.
 
 With --cprofile the deterministic profiler of the standard library runs, too, and
@@ -22,6 +25,7 @@ Prints "ready", runs (with --on-line: when a line comes on standard input), and
 prints one line of JSON.
 """
 
+import array
 import json
 import random
 import sys
@@ -124,6 +128,17 @@ def round_of(order, unit, spent):
         spent[i] += clock() - begin
 
 
+def logged_round_of(order, unit, spent, note):
+    clock = time.monotonic_ns
+    for i in order:
+        f = FUNCTIONS[i]
+        begin = clock()
+        f(SHARES[i] * unit)
+        end = clock()
+        spent[i] += end - begin
+        note((i, begin, end))
+
+
 def cost_of_clock():
     """What two readings in a row differ by: the median."""
     clock = time.thread_time_ns
@@ -145,6 +160,7 @@ def main():
     rng = random.Random(20240229)
     spent = [0] * len(FUNCTIONS)
     clock_ns = cost_of_clock()
+    log = array.array("q") if "--log" in sys.argv else None
     profiler = None
     if "--cprofile" in sys.argv:
         import cProfile
@@ -171,11 +187,17 @@ def main():
             slices.append([now] + spent)
             break
         order, unit = pick(rng)
-        round_of(order, unit, spent)
+        if log is None:
+            round_of(order, unit, spent)
+        else:
+            logged_round_of(order, unit, spent, log.extend)
         rounds += 1
     if profiler:
         profiler.disable()
     cpu = time.thread_time_ns() - begin_cpu
+    if log is not None:
+        with open(sys.argv[sys.argv.index("--log") + 1], "wb") as f:
+            log.tofile(f)
     print(json.dumps({
         "begin_ns": begin, "end_ns": time.monotonic_ns(), "tid": threading.get_native_id(),
         "rounds": rounds, "cpu_ns": cpu, "other_ns": cpu - sum(spent), "clock_ns": clock_ns, "slices": slices,

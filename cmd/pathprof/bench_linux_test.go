@@ -3,7 +3,8 @@
 package main
 
 import (
-	"math/rand/v2"
+	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,36 +14,22 @@ import (
 	"testing"
 	"time"
 
+	"pathprof/calibrate"
 	"pathprof/perfevent"
 	"pathprof/perfevent/perftest"
 	"pathprof/perfevent/recording"
 )
 
-// unitSource works in equal units and prints, for each, when it ended and the
-// CPU time it took: interrupts and BPF programs fall on the interrupted thread's
-// clock, so that is where a profiler's cost shows.
-const unitSource = `
-import sys, threading, time
-def unit(n):
-    x = 0
-    for i in range(n):
-        x = (x * 31 + i) % 1000003
-    return x
-def deep(depth, n):
-    return unit(n) if depth == 0 else deep(depth - 1, n)
-n = 20000
-print("ready", flush=True)
-while True:
-    before = time.thread_time_ns()
-    deep(8, n)
-    print(time.monotonic_ns(), time.thread_time_ns() - before, flush=True)
-`
-
 // BenchmarkSlowdown reports by how much a computing thread at depth 10 is slowed
 // while it is recorded at 1 ms, see [slowdown].
 func BenchmarkSlowdown(b *testing.B) {
 	needRecorder(b)
-	slowdown(b, perftest.StartSource(b, perftest.PythonPath(b, "3.11"), "unit.py", unitSource))
+	log := unitLog(b)
+	if err := log.SetDepth(8); err != nil {
+		b.Fatal(err)
+	}
+	child := perftest.Start(b, perftest.PythonPath(b, "3.11"), workload(b, "units.py"), log.Path(), "3600")
+	slowdown(b, child.PID, log)
 }
 
 // BenchmarkSwitching reports by how much two threads are slowed that switch a
@@ -56,90 +43,59 @@ func BenchmarkSwitching(b *testing.B) {
 	}
 	for _, kind := range [][]string{{"ping", "2000", "20000"}, {"echo", "2000", "0"}, {"ping", "10000", "0"}} {
 		b.Run(strings.Join(kind, "-"), func(b *testing.B) {
-			args := append([]string{"testdata/switches.py", library}, kind...)
-			slowdown(b, perftest.Start(b, perftest.PythonPath(b, "3.11"), args...))
+			log := unitLog(b)
+			args := slices.Concat([]string{"testdata/switches.py", library}, kind, []string{log.Path()})
+			slowdown(b, perftest.Start(b, perftest.PythonPath(b, "3.11"), args...).PID, log)
 		})
 	}
 }
 
-// slowdown reports the median of the ratios of windows with the recorder to the
-// windows around them, a pair an iteration (-benchtime=20x), in one running
-// process, since two starts of one program differ by more than that. low and high
-// are the 95 % bootstrap interval of the median; lost is the most a recorder lost.
-func slowdown(b *testing.B, child *perftest.Child) {
+// benchWindow is long against the start of the recorder, which is not in it.
+const benchWindow = time.Second
+
+// slowdown reports the median of the ratios of windows with the recorder to those
+// around them, a pair an iteration (-benchtime=20x). low and high are its 95 %
+// interval; lost is the most a recorder lost.
+func slowdown(b *testing.B, pid int, log *calibrate.UnitLog) {
 	path := builtProgram(b)
-	var ratios, lost []float64
-	before := unitCost(b, child, time.Second)
+	var lost []float64
+	s := calibrate.Slowdown{Log: log, Width: benchWindow}
 	for b.Loop() {
-		dir := filepath.Join(b.TempDir(), strconv.Itoa(len(ratios)))
-		cmd := exec.Command(path, "record", "-p", strconv.Itoa(child.PID), "--period", "1ms", "-o", dir, "-d", "1h")
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
-		time.Sleep(600 * time.Millisecond) // its start is not what is measured
-		on := unitCost(b, child, time.Second)
-		cmd.Process.Signal(os.Interrupt)
-		if err := cmd.Wait(); err != nil {
+		dir := filepath.Join(b.TempDir(), strconv.Itoa(len(lost)))
+		err := s.Pair(b.Context(), func() (off func() error, err error) {
+			cmd := exec.Command(path, "record", "-p", strconv.Itoa(pid), "--period", "1ms", "-o", dir, "-d", "1h")
+			if err := cmd.Start(); err != nil {
+				return nil, err
+			}
+			time.Sleep(600 * time.Millisecond)
+			return func() error {
+				return errors.Join(cmd.Process.Signal(os.Interrupt), cmd.Wait())
+			}, nil
+		})
+		if err != nil {
 			b.Fatal(err)
 		}
 		m := openRecording(b, dir).Meta()
 		lost = append(lost, float64(m.Loss.Samples+m.Loss.Events))
-		after := unitCost(b, child, time.Second)
-		ratios = append(ratios, on/((before+after)/2))
-		before = after
 	}
-	low, high := bootstrapMedian(ratios)
-	b.ReportMetric(median(ratios), "ratio")
-	b.ReportMetric(low, "low")
-	b.ReportMetric(high, "high")
+	e := s.CPU()
+	b.ReportMetric(e.Value, "ratio")
+	if !math.IsInf(e.High, 0) { // one pair tells no interval
+		b.ReportMetric(e.Low, "low")
+		b.ReportMetric(e.High, "high")
+	}
 	b.ReportMetric(slices.Max(lost), "lost")
 	b.ReportMetric(0, "ns/op")
 }
 
-// unitCost is the median CPU time of the units that end within a window.
-func unitCost(b *testing.B, child *perftest.Child, window time.Duration) float64 {
+func unitLog(b *testing.B) *calibrate.UnitLog {
 	b.Helper()
-	begin := perfevent.MonotonicNow()
-	var costs []float64
-	for {
-		at, cost, ok := strings.Cut(child.Line(), " ")
-		end, err1 := strconv.ParseInt(at, 10, 64)
-		ns, err2 := strconv.ParseFloat(cost, 64)
-		if !ok || err1 != nil || err2 != nil {
-			b.Fatalf("unit: %q %q", at, cost)
-		}
-		if end < begin {
-			continue
-		}
-		if end > begin+window.Nanoseconds() {
-			break
-		}
-		costs = append(costs, ns)
+	log, err := calibrate.CreateUnitLog(filepath.Join(b.TempDir(), "units.log"))
+	if err != nil {
+		b.Fatal(err)
 	}
-	if len(costs) == 0 {
-		b.Fatal("no unit within the window")
-	}
-	return median(costs)
-}
-
-func median(list []float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
-}
-
-func bootstrapMedian(list []float64) (low, high float64) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	medians := make([]float64, 2000)
-	draw := make([]float64, len(list))
-	for i := range medians {
-		for j := range draw {
-			draw[j] = list[rng.IntN(len(list))]
-		}
-		medians[i] = median(draw)
-	}
-	slices.Sort(medians)
-	return medians[len(medians)*25/1000], medians[len(medians)*975/1000]
+	b.Cleanup(func() { log.Close() })
+	return log
 }
 
 // BenchmarkRecorder reports the CPU time the recorder itself takes at 1 ms with
@@ -221,7 +177,7 @@ func BenchmarkAttach(b *testing.B) {
 		}
 		first, whole = append(first, seen), append(whole, complete)
 	}
-	b.ReportMetric(median(first), "ms-to-sample")
-	b.ReportMetric(median(whole), "ms-to-complete")
+	b.ReportMetric(calibrate.Median(first), "ms-to-sample")
+	b.ReportMetric(calibrate.Median(whole), "ms-to-complete")
 	b.ReportMetric(0, "ns/op")
 }

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Switches between two threads, or echoes by TCP, in equal units.
 
-usage: switches.py LIBRARY {ping|echo} ROUNDS WORK
+usage: switches.py LIBRARY {ping|echo} ROUNDS WORK FILE
 
-Prints, for each unit, when it ended and the CPU time both threads took for it.
+FILE gets when each unit ended and the CPU time both threads took for it, in the
+form of calibrate/workloads/units.py.
 """
 import ctypes
+import mmap
 import os
+import struct
 import sys
 import threading
 import time
@@ -23,8 +26,15 @@ else:
     threading.Thread(target=library.echoes, daemon=True).start()
     def unit():
         library.calls(rounds)
+HEADER, ENTRY, ENTRIES = 16, struct.Struct("=QQQ"), 1 << 16
+with open(sys.argv[5], "r+b") as f:
+    memory = mmap.mmap(f.fileno(), HEADER + ENTRIES * ENTRY.size)
 print("ready", flush=True)
+count = 0
 while True:
     before = time.process_time_ns()
     unit()
-    print(time.monotonic_ns(), time.process_time_ns() - before, flush=True)
+    spent = time.process_time_ns() - before
+    ENTRY.pack_into(memory, HEADER + count % ENTRIES * ENTRY.size, time.monotonic_ns(), spent, 0)
+    count += 1
+    struct.pack_into("=Q", memory, 0, count)
