@@ -18,19 +18,19 @@ import (
 // nominalShares are those of profile10.py, in per cent.
 var nominalShares = []float64{50, 20, 15, 5, 5, 1, 1, 1, 1, 1}
 
-// tenTruth is what profile10.py prints.
-type tenTruth struct {
-	Begin     int64            `json:"begin_ns"`
+// TenTruth is what profile10.py prints. Times are nanoseconds.
+type TenTruth struct {
+	Begin     int64            `json:"begin_ns"` // CLOCK_MONOTONIC
 	End       int64            `json:"end_ns"`
 	Rounds    int64            `json:"rounds"`
-	ClockNs   int64            `json:"clock_ns"`
-	Slices    [][]int64        `json:"slices"`
-	Functions map[string]int64 `json:"functions"`
-	CProfile  map[string]int64 `json:"cprofile"`
+	ClockNs   int64            `json:"clock_ns"`  // of a pair of readings of the clock
+	Slices    [][]int64        `json:"slices"`    // time, and CPU time of each function so far
+	Functions map[string]int64 `json:"functions"` // CPU time
+	CProfile  map[string]int64 `json:"cprofile"`  // own time by cProfile, if it ran
 }
 
-// shares of the ten functions, without the clock's own cost.
-func (t *tenTruth) shares() []float64 {
+// Shares of the ten functions in the CPU time, 0…1, without the clock's own cost.
+func (t *TenTruth) Shares() []float64 {
 	out := make([]float64, len(nominalShares))
 	for i := range out {
 		out[i] = float64(t.Functions[tenName(i)] - t.Rounds*t.ClockNs)
@@ -68,7 +68,7 @@ func (b *bench) measureCProfile(ctx context.Context, a *Accuracy, d time.Duratio
 		return err
 	}
 	defer p.Stop()
-	var other tenTruth
+	var other TenTruth
 	if err := p.Run(ctx, &other); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (b *bench) measureCProfile(ctx context.Context, a *Accuracy, d time.Duratio
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
 
 // tenProfile records one run and returns its samples and its truth.
-func (b *bench) tenProfile(ctx context.Context, a *Accuracy, run accuracyRun) ([]seen, *tenTruth, error) {
+func (b *bench) tenProfile(ctx context.Context, a *Accuracy, run accuracyRun) ([]seen, *TenTruth, error) {
 	args := []string{seconds(run.length), "--on-line"}
 	if run.cpu {
 		args = append(args, "--cpu")
@@ -93,7 +93,7 @@ func (b *bench) tenProfile(ctx context.Context, a *Accuracy, run accuracyRun) ([
 	if err != nil {
 		return nil, nil, err
 	}
-	var truth tenTruth
+	var truth TenTruth
 	err = p.Run(ctx, &truth)
 	_, stopErr := s.Stop()
 	if err := errors.Join(err, stopErr); err != nil {
@@ -109,7 +109,7 @@ func (b *bench) tenProfile(ctx context.Context, a *Accuracy, run accuracyRun) ([
 }
 
 // compare fills the table.
-func (a *Accuracy) compare(list []seen, truth *tenTruth) error {
+func (a *Accuracy) compare(list []seen, truth *TenTruth) error {
 	counts := make([]int64, len(nominalShares))
 	for _, s := range list {
 		if i := tenIndex(s.function); i >= 0 && s.time >= truth.Begin && s.time < truth.End {
@@ -120,7 +120,7 @@ func (a *Accuracy) compare(list []seen, truth *tenTruth) error {
 	if a.Samples == 0 {
 		return errors.New("no sample of the ten functions: see pathprof check")
 	}
-	true_, errs := truth.shares(), make([]float64, len(counts))
+	true_, errs := truth.Shares(), make([]float64, len(counts))
 	slices := sliceErrors(list, truth)
 	// All ten intervals are to hold together.
 	confidence := 1 - 0.05/float64(len(counts))
@@ -152,7 +152,7 @@ func tenIndex(name string) int {
 // sliceErrors returns, for each function, the errors of its share in the slices
 // of the run, in points. Each slice counts by its share of all samples, so that
 // the mean is the error of the whole.
-func sliceErrors(list []seen, truth *tenTruth) [][]float64 {
+func sliceErrors(list []seen, truth *TenTruth) [][]float64 {
 	n := len(truth.Slices) - 1
 	out := make([][]float64, len(nominalShares))
 	if n < 2 {
@@ -191,13 +191,13 @@ func sliceErrors(list []seen, truth *tenTruth) [][]float64 {
 }
 
 // compareCProfile adds what cProfile says, against the truth of its own run.
-func (a *Accuracy) compareCProfile(truth *tenTruth) {
+func (a *Accuracy) compareCProfile(truth *TenTruth) {
 	found := make([]float64, len(nominalShares))
 	for i := range found {
 		found[i] = float64(truth.CProfile[tenName(i)])
 	}
 	found = normalise(found)
-	own := truth.shares()
+	own := truth.Shares()
 	if slices.ContainsFunc(slices.Concat(found, own), math.IsNaN) {
 		return
 	}

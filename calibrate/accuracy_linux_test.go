@@ -9,8 +9,8 @@ import (
 )
 
 // simulatedTruth is a run of 20 slices in which each function has its nominal share.
-func simulatedTruth() *tenTruth {
-	t := &tenTruth{Begin: 0, End: 20_000_000_000, Functions: map[string]int64{}}
+func simulatedTruth() *TenTruth {
+	t := &TenTruth{Begin: 0, End: 20_000_000_000, Functions: map[string]int64{}}
 	for s := range 21 {
 		row := []int64{int64(s) * 1_000_000_000}
 		for _, share := range nominalShares {

@@ -69,6 +69,8 @@ type bench struct {
 	// around is what the last recording took beside its length: its start and
 	// its end. They count as time of its part.
 	around time.Duration
+	// warnings about what was not measured.
+	warnings []string
 }
 
 // newBench makes a place of its own; close removes it.
@@ -77,14 +79,14 @@ func newBench(opt Options) (*bench, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
-	return &bench{opt: opt, dir: dir, cpu: lastCPU(), around: time.Second}, nil
+	return &bench{opt: opt, dir: dir, cpu: ProgramCPU(), around: time.Second}, nil
 }
 
 func (b *bench) close() error { return os.RemoveAll(b.dir) }
 
-// lastCPU is the highest CPU this process may use: the first serves more
+// ProgramCPU is the highest CPU this process may use: the first serves more
 // interrupts than the others. It is -1 if there is no other one for the recorder.
-func lastCPU() int {
+func ProgramCPU() int {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(0, &set) != nil || set.Count() < 2 {
 		return -1

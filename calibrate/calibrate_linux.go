@@ -51,7 +51,7 @@ func Run(ctx context.Context, opt Options) (r Result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	back, err := b.keepOff()
+	back, err := KeepOff(b.cpu)
 	if err != nil {
 		return r, err
 	}
@@ -70,6 +70,7 @@ func Run(ctx context.Context, opt Options) (r Result, err error) {
 	for _, w := range opt.Wishes {
 		r.Advice = append(r.Advice, model.Advise(w))
 	}
+	r.Warnings = append(r.Warnings, b.warnings...)
 	r.warn()
 	r.TookNs = time.Since(begin).Nanoseconds()
 	return r, nil

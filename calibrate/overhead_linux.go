@@ -137,7 +137,7 @@ func (m *overheadMeter) rounds(ctx context.Context, d time.Duration) ([]round, e
 		}
 	}
 	if len(rounds) < leastRounds {
-		return nil, fmt.Errorf("%w: another program keeps CPU %d busy", errFewUnits, m.bench.cpu)
+		return nil, fmt.Errorf("%w: interrupts or other programs keep CPU %d busy", errFewUnits, m.bench.cpu)
 	}
 	return rounds, nil
 }
@@ -269,10 +269,17 @@ func (b *bench) measureOverhead(ctx context.Context, d time.Duration) (o Overhea
 	for i, period := range overheadPeriods {
 		part := max(0, time.Until(end)) / time.Duration(len(overheadPeriods)-i)
 		p, err := b.measurePoint(ctx, u, s, period, part)
+		if errors.Is(err, errFewUnits) {
+			b.warnings = append(b.warnings, fmt.Sprintf("overhead not measured %v", err))
+			continue
+		}
 		if err != nil {
 			return o, err
 		}
 		o.Points = append(o.Points, p)
+	}
+	if len(o.Points) == 0 {
+		return o, fmt.Errorf("%w: interrupts or other programs keep CPU %d busy", errFewUnits, b.cpu)
 	}
 	if e, ok := interruptNs(o.Points); ok {
 		for i := range o.Points {

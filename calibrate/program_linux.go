@@ -114,10 +114,11 @@ func Start(ctx context.Context, l Launch) (*Program, error) {
 // preferred is the nice value of the programs.
 const preferred = -10
 
-// keepOff keeps all threads of this process from the programs' CPU, and returns
-// how to let them back: the recorder at a high rate would take a good part of it.
-func (b *bench) keepOff() (undo func(), err error) {
-	if b.cpu < 0 {
+// KeepOff keeps all threads of this process, and processes it starts, from the
+// programs' CPU, and returns how to let them back: the recorder at a high rate would
+// take a good part of it.
+func KeepOff(cpu int) (undo func(), err error) {
+	if cpu < 0 {
 		return func() {}, nil
 	}
 	var all unix.CPUSet
@@ -125,7 +126,7 @@ func (b *bench) keepOff() (undo func(), err error) {
 		return nil, fmt.Errorf("read the own CPUs: %w", err)
 	}
 	others := all
-	others.Clear(b.cpu)
+	others.Clear(cpu)
 	if err := setOwn(&others); err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ var doors = map[string][]string{
 	"github.com/jedib0t/go-pretty/v6":           {"cmd/pathprof"},
 	"github.com/schollz/progressbar/v3":         {"cmd/pathprof"},
 	"golang.org/x/term":                         {"cmd/pathprof"},
-	"golang.org/x/sys":                          {"perfevent", "perfevent/bpf", "perfevent/perftest", "unwind/proc", "cmd/pathprof", "calibrate"},
+	"golang.org/x/sys":                          {"perfevent", "perfevent/bpf", "perfevent/perftest", "unwind/proc", "cmd/pathprof", "calibrate", "calibrate/peers"},
 	"golang.org/x/sync":                         {"*"},
 }
 
@@ -63,6 +63,7 @@ var mayImport = map[string][]string{
 	"pprofout":              {"join", "join/sched", "join/execgraph", "perfevent/recording"},
 	"calibrate":             {"*"},
 	"calibrate/kit":         {},
+	"calibrate/peers":       {"calibrate", "perfevent", "perfevent/recording"},
 	"cmd/pathprof":          {"*"},
 }
 
