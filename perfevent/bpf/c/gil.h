@@ -88,10 +88,8 @@ inlined u32 inner_of(struct py_process *p, struct py_thread *t, u64 state)
 /* own_state looks whether the thread's state is still its own, or searches it. */
 inlined u64 own_state(struct py_process *p, struct py_thread *t, u64 now)
 {
-	u64 pointer = 0;
+	u64 pointer = own_pointer(p);
 
-	if (p->thread_native_id == NO_FIELD)
-		pointer = thread_pointer(bpf_get_current_task_btf());
 	if (t->state && is_state_of(p, t->state, t->inner_tid, pointer))
 		return t->state;
 	if (!t->state && now < t->retry_time)
@@ -107,6 +105,7 @@ inlined u64 own_state(struct py_process *p, struct py_thread *t, u64 now)
 global_fn u32 set_gil(struct event *e, struct py_process *p, struct py_thread *t)
 {
 	u64 gil, holder, state;
+	int known;
 
 	if (!e || !p || !t)
 		return 0;
@@ -114,12 +113,18 @@ global_fn u32 set_gil(struct event *e, struct py_process *p, struct py_thread *t
 	gil = state ? gil_of(p, state) : 0;
 	if (!gil)
 		return 0;
+	known = gil_holder(p, gil, &holder);
+	if (!known || holder != state) {
+		state = running_state(p, t, own_pointer(p), e->time);
+		gil = gil_of(p, state);
+		known = gil_holder(p, gil, &holder);
+	}
 	if ((e->flags & FLAG_FUTEX) && e->value - gil < GIL_SIZE)
 		e->flags = (e->flags & ~FLAG_LOCK) | LOCK_GIL << FLAG_LOCK_SHIFT;
 	else if (e->holder)
 		return 0;
 	e->holder = 0;
-	if (!gil_holder(p, gil, &holder))
+	if (!known)
 		return 0;
 	if (!holder)
 		e->holder = NOBODY;

@@ -198,12 +198,43 @@ inlined int is_state_of(struct py_process *p, u64 state, u32 tid, u64 pointer)
 	return user_word(state + p->thread_id) == pointer;
 }
 
+/*
+ * A thread has a state in each interpreter that it made or runs, and runs one of
+ * them: the one that holds its GIL, while it has it. Else it is most likely one with
+ * frames: those that it does not run have none, but for the ones from which it
+ * entered another interpreter. Interpreters are listed newest first
+ * (PyInterpreterState_New), and what runs is mostly newer than what entered it.
+ */
+enum likely {
+	LIKELY_NOT, /* not the thread's */
+	LIKELY_IDLE,
+	LIKELY_FRAMES,
+	LIKELY_HOLDER,
+};
+
+inlined enum likely likely_runs(struct py_process *p, u64 state)
+{
+	u64 holder, frame;
+
+	if (gil_holder(p, gil_of(p, state), &holder) && holder == state)
+		return LIKELY_HOLDER;
+	frame = user_word(state + p->thread_frame);
+	if (p->cframe_current != NO_FIELD)
+		frame = user_word(frame + p->cframe_current);
+	/* 3.15 has a frame that is none below all others. */
+	if (frame && p->frame_owner != NO_FIELD &&
+	    (user_word(frame + p->frame_owner) & 0xff) >= p->owner_shim)
+		frame = user_word(frame + p->frame_back);
+	return frame ? LIKELY_FRAMES : LIKELY_IDLE;
+}
+
 struct thread_search {
 	struct py_process *p;
 	u64 interp, state;
 	u64 pointer;
+	u64 found;
 	u32 tid;
-	u32 found;
+	enum likely likely; /* that it runs the one found */
 };
 
 static long search_step(u32 i, struct thread_search *t)
@@ -218,8 +249,14 @@ static long search_step(u32 i, struct thread_search *t)
 		return 0;
 	}
 	if (is_state_of(p, t->state, t->tid, t->pointer)) {
-		t->found = 1;
-		return 1;
+		enum likely likely = likely_runs(p, t->state);
+
+		if (likely > t->likely) {
+			t->likely = likely;
+			t->found = t->state;
+		}
+		if (likely == LIKELY_HOLDER)
+			return 1;
 	}
 	t->state = user_word(t->state + p->thread_next);
 	return 0;
@@ -236,19 +273,36 @@ static long search_step(u32 i, struct thread_search *t)
 
 /*
  * find_thread_state searches the thread lists of all interpreters for the state
- * of a thread, and remembers it, or when to search again.
+ * that a thread runs, and remembers it, or when to search again.
  */
 inlined u64 find_thread_state(struct py_process *p, struct py_thread *t, u32 tid, u64 pointer, u64 now)
 {
 	struct thread_search search = { .p = p, .tid = tid, .pointer = pointer };
 	u64 rounds;
 
-	search.state = search.found = t->zero;
+	search.state = search.found = search.likely = t->zero;
 	search.interp = user_word(p->interpreters_head);
 	repeat(rounds, MAX_THREADS, search_step, &search);
-	t->state = search.found ? search.state : 0;
+	t->state = search.found;
 	t->retry_time = rounds > FREE_ROUNDS ? now + rounds * RETRY_PER_ROUND : 0;
 	return t->state;
+}
+
+/*
+ * running_state returns the state that a thread runs if that may be another than
+ * the remembered one, which is its own, but does not hold its GIL.
+ */
+global_fn u64 running_state(struct py_process *p, struct py_thread *t, u64 pointer, u64 now)
+{
+	u64 interp;
+
+	if (!p || !t)
+		return 0;
+	interp = user_word(t->state + p->thread_interp);
+	if (now < t->retry_time ||
+	    (user_word(p->interpreters_head) == interp && !user_word(interp + p->interp_next)))
+		return t->state;
+	return find_thread_state(p, t, t->inner_tid, pointer, now);
 }
 
 /* state_word reads a word of the thread state in s->state. */
@@ -274,20 +328,25 @@ inlined int take_state(struct py_process *p, struct py_scratch *s, u64 state, u3
 	return state_word(s, state, p->thread_id) == pointer;
 }
 
+/* own_pointer is what tells the current thread's state up to 3.10. */
+inlined u64 own_pointer(struct py_process *p)
+{
+	return p->thread_native_id == NO_FIELD ? thread_pointer(bpf_get_current_task_btf()) : 0;
+}
+
 /*
  * thread_state copies the current thread's PyThreadState to s and returns its
  * address, 0 if it has none.
  */
 global_fn u64 thread_state(struct py_process *p, struct py_thread *t, struct py_scratch *s, u64 now)
 {
-	u64 pointer = 0, state;
+	u64 pointer, state;
 	u32 tid;
 
 	if (!p || !t || !s)
 		return 0;
 	tid = t->inner_tid;
-	if (p->thread_native_id == NO_FIELD)
-		pointer = thread_pointer(bpf_get_current_task_btf());
+	pointer = own_pointer(p);
 	/* The memory may have been freed and used again: ask each time. */
 	if (t->state && take_state(p, s, t->state, tid, pointer))
 		return t->state;
@@ -295,6 +354,25 @@ global_fn u64 thread_state(struct py_process *p, struct py_thread *t, struct py_
 		return 0;
 	state = find_thread_state(p, t, tid, pointer, now);
 	return state && take_state(p, s, state, tid, pointer) ? state : 0;
+}
+
+/*
+ * status_of gives the status of a thread that has a state, which it puts right in s
+ * and *state if the thread runs another interpreter meanwhile.
+ */
+inlined enum status status_of(struct py_process *p, struct py_thread *t, struct py_scratch *s, u64 *state, u64 now)
+{
+	enum status status = python_status(p, *state);
+	u64 pointer, running;
+
+	if ((status & ~STATUS_COLLECTING) == STATUS_GIL_OWN)
+		return status;
+	pointer = own_pointer(p);
+	running = running_state(p, t, pointer, now);
+	if (running == *state || !running || !take_state(p, s, running, t->inner_tid, pointer))
+		return status;
+	*state = running;
+	return python_status(p, running);
 }
 
 /* frame_word reads a word of the frame at w->bytes + at. */

@@ -70,7 +70,7 @@ inlined u32 python_part(struct py_process *p, struct py_scratch *s, struct stack
 	if (t)
 		state = thread_state(p, t, s, e->event.time);
 	if (state)
-		e->event.status = python_status(p, state);
+		e->event.status = status_of(p, t, s, &state, e->event.time);
 	return state ? walk_python(p, s, state, e, at) : 0;
 }
 
