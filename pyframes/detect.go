@@ -38,14 +38,15 @@ type Runtime struct {
 	// RuntimeVaddr is the address of _PyRuntime in the file.
 	RuntimeVaddr uint64
 	// EvalRanges are the evaluation function's parts in the file, [from, to);
-	// empty if the file has no symbol for it.
+	// empty if the file has no symbol for it. See [Cache].Parts.
 	EvalRanges [][2]uint64
 	// Build is d for a debug build, t for a free-threaded one, both, or empty.
 	Build string
 	// Source of the offsets, in words.
 	Source string
 
-	members memberTables
+	members  memberTables
+	stripped bool // no .symtab
 	// unproven: the offsets are the file's own word for a version without a
 	// table; a process has to show that they are right.
 	unproven bool
@@ -96,7 +97,7 @@ func Detect(r io.ReaderAt, path string) (rt *Runtime, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rt = &Runtime{Version: version, RuntimeVaddr: runtime, EvalRanges: d.eval}
+	rt = &Runtime{Version: version, RuntimeVaddr: runtime, EvalRanges: d.eval, stripped: d.file.Section(".symtab") == nil}
 	return rt, d.offsets(rt)
 }
 

@@ -20,6 +20,11 @@ import (
 // Cache remembers what files hold, also that they hold nothing. It is safe for
 // concurrent use.
 type Cache struct {
+	// Parts, if set before the first use, finds the other parts of the function
+	// at [from, to) of a file: a stripped one names only one part of the
+	// evaluation function, which its libraries use.
+	Parts func(file io.ReaderAt, from, to uint64) ([][2]uint64, error)
+
 	mu    sync.Mutex
 	files map[fileKey]*cached
 }
@@ -28,6 +33,7 @@ type fileKey struct{ dev, inode uint64 }
 
 // cached is what one file holds.
 type cached struct {
+	parts   func(file io.ReaderAt, from, to uint64) ([][2]uint64, error) // Cache.Parts
 	mu      sync.Mutex
 	known   bool // the file was read
 	runtime *Runtime
@@ -46,7 +52,7 @@ func (c *Cache) file(m *proc.Mapping) *cached {
 	key := fileKey{m.Dev, m.Inode}
 	f := c.files[key]
 	if f == nil {
-		f = &cached{}
+		f = &cached{parts: c.Parts}
 		c.files[key] = f
 	}
 	return f
@@ -137,6 +143,12 @@ func (f *cached) load(file io.ReaderAt, path string) (err error) {
 			return ErrNotYet
 		}
 		return err
+	}
+	if f.parts != nil && f.runtime.stripped && len(f.runtime.EvalRanges) == 1 {
+		// Without them stacks are told apart less well, no more: see join.Merge.
+		if more, err := f.parts(file, f.runtime.EvalRanges[0][0], f.runtime.EvalRanges[0][1]); err == nil {
+			f.runtime.EvalRanges = append(f.runtime.EvalRanges, more...)
+		}
 	}
 	if f.buildID, err = proc.BuildID(file); err != nil && !errors.Is(err, proc.ErrNoBuildID) {
 		return err

@@ -306,6 +306,10 @@ func FuzzBuildTableELF(f *testing.F) {
 		if err != nil {
 			return
 		}
+		from := table.Base + uint64(table.Rows[0].PC)
+		if parts, err := Parts(bytes.NewReader(b), from, from+64); err == nil && slices.ContainsFunc(parts, func(p [2]uint64) bool { return p[0] < from+64 && from < p[1] }) {
+			t.Errorf("parts %x of a function at %#x", parts, from)
+		}
 		if err := table.check(); err != nil {
 			t.Fatal(err)
 		}

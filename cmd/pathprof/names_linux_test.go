@@ -75,7 +75,7 @@ func hasName(names map[string]bool, words ...string) bool {
 // are where they belong.
 func TestLibraryNames(t *testing.T) {
 	needRecorder(t)
-	for _, minor := range mergeVersions {
+	for _, minor := range namedVersions {
 		t.Run(minor, func(t *testing.T) {
 			child := perftest.StartSource(t, perftest.PythonPath(t, minor), "library", librarySource)
 			list := mergedStacks(t, recordChain(t, child), child.PID, join.FramesPython)

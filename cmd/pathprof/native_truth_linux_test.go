@@ -18,8 +18,11 @@ import (
 )
 
 // mergeVersions are the interpreters on which native and Python frames are held
-// to be in order.
-var mergeVersions = []string{"3.8", "3.9", "3.10", "3.11", "3.12", "3.13"}
+// to be in order, namedVersions those of them that are not stripped.
+var (
+	mergeVersions = append(slices.Clone(namedVersions), "3.14", "3.15")
+	namedVersions = []string{"3.8", "3.9", "3.10", "3.11", "3.12", "3.13"}
+)
 
 // chainProgram goes through three levels of Python and C functions.
 const chainProgram = `
@@ -184,7 +187,7 @@ func TestExtensionChain(t *testing.T) {
 			python := perftest.PythonPath(t, minor)
 			c := askSysconfig(t, python)
 			lib := t.TempDir()
-			gcc(t, filepath.Join(lib, "chain.so"), "-fPIC", "-shared", "-I"+c.Include)
+			gcc(t, filepath.Join(lib, "chain.so"), "-fPIC", "-shared", "-I"+c.Include, "-I"+filepath.Dir(c.Include))
 			child := perftest.StartSource(t, python, "chain_main.py", "import sys; sys.path.insert(0, sys.argv[1])\n"+chainProgram, lib)
 			dir := recordChain(t, child)
 			checkChain(t, dir, child.PID, join.FramesPython, chainOfProgram)
@@ -270,7 +273,7 @@ os.unlink(chain.__file__)
 func TestEmbeddedChain(t *testing.T) {
 	needRecorder(t)
 	chain := append([]string{"main", "run_a", "run_b"}, chainOfProgram...)
-	for _, minor := range mergeVersions {
+	for _, minor := range namedVersions {
 		for _, kind := range []string{"shared", "static"} {
 			t.Run(minor+" "+kind, func(t *testing.T) {
 				python := perftest.PythonPath(t, minor)

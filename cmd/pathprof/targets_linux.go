@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathprof/pyframes"
+	"pathprof/unwind"
 	"pathprof/unwind/proc"
 )
 
@@ -41,6 +42,7 @@ type targets struct {
 // or starts the command.
 func openTargets(opt recordOptions) (*targets, error) {
 	t := &targets{byPID: map[int32]*target{}, cache: pyframes.NewCache()}
+	t.cache.Parts = unwind.Parts
 	for _, pid := range opt.pids {
 		if t.byPID[pid] != nil {
 			continue
