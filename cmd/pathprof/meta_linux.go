@@ -134,8 +134,12 @@ func (s *session) fillCounting() {
 	}
 	m.Loss.Throttled = t.Throttled
 	if t.Throttled > 0 {
+		least := ""
+		if t.Lost > 0 {
+			least = "at least "
+		}
 		m.Warnings = append(m.Warnings, fmt.Sprintf(
-			"the kernel throttled the counters %d times (%v): raise the period, or kernel.perf_event_max_sample_rate (%s)",
-			t.Throttled, t.Stopped, rateLimits()))
+			"the kernel throttled the counters %s%d times (%v in all): raise the period, or kernel.perf_event_max_sample_rate (%s)",
+			least, t.Throttled, t.Stopped, rateLimits()))
 	}
 }

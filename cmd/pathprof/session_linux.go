@@ -247,6 +247,8 @@ func (s *session) poll() error {
 	if err := s.pollLimits(); err != nil {
 		return err
 	}
+	// The room for records of throttling is small; what is wrong shows at the end.
+	_, _ = s.counters.Throttles()
 	s.watch.bury(s.resolve)
 	if time.Since(s.flushed) < time.Second {
 		return nil

@@ -83,7 +83,7 @@ func Open(cfg Config) (*Capture, error) {
 
 func open(spec *ebpf.CollectionSpec, cfg Config) (*Capture, error) {
 	kernel := btf.NewCache() // the kernel's types are many: read them once
-	if err := configure(spec, cfg, kernel); err != nil {
+	if err := configure(spec, cfg); err != nil {
 		return nil, err
 	}
 	cpus, chunks, err := sizeRings(spec, cfg)
@@ -107,7 +107,7 @@ func open(spec *ebpf.CollectionSpec, cfg Config) (*Capture, error) {
 }
 
 // configure sets the constants the verifier sees.
-func configure(spec *ebpf.CollectionSpec, cfg Config, kernel *btf.Cache) error {
+func configure(spec *ebpf.CollectionSpec, cfg Config) error {
 	if cfg.OnlyTargets {
 		if err := spec.Variables[pathprofVarOnlyTargets].Set(uint8(1)); err != nil {
 			return fmt.Errorf("set scope: %w", err)
@@ -128,15 +128,6 @@ func configure(spec *ebpf.CollectionSpec, cfg Config, kernel *btf.Cache) error {
 	}
 	spec.Maps[pathprofMapUnwindRows].MaxEntries = maxRows
 	spec.Maps[pathprofMapUnwindRules].MaxEntries = maxRules
-	four, err := switchHasState(kernel)
-	if err != nil {
-		return err
-	}
-	if !four {
-		if err := spec.Variables[pathprofVarHasPrevState].Set(uint8(0)); err != nil {
-			return fmt.Errorf("set switch arguments: %w", err)
-		}
-	}
 	return nil
 }
 
@@ -163,28 +154,6 @@ func sizeRings(spec *ebpf.CollectionSpec, cfg Config) (cpus, chunks int, err err
 	spec.Maps[pathprofMapRings].MaxEntries = uint32(cpus)
 	spec.Maps[pathprofMapRingData].MaxEntries = uint32(cpus * chunks)
 	return cpus, chunks, nil
-}
-
-// switchHasState tells whether sched_switch passes prev_state, as it does since
-// 5.18 (fa2c3254d7cf).
-func switchHasState(kernel *btf.Cache) (bool, error) {
-	spec, err := kernel.Kernel()
-	if err != nil {
-		return false, fmt.Errorf("kernel types (CONFIG_DEBUG_INFO_BTF): %w", err)
-	}
-	var def *btf.Typedef
-	if err := spec.TypeByName("btf_trace_sched_switch", &def); err != nil {
-		return false, fmt.Errorf("type of sched_switch: %w", err)
-	}
-	ptr, ok := def.Type.(*btf.Pointer)
-	if !ok {
-		return false, errors.New("type of sched_switch is no pointer")
-	}
-	proto, ok := ptr.Target.(*btf.FuncProto)
-	if !ok {
-		return false, errors.New("type of sched_switch is no function")
-	}
-	return len(proto.Params) == 5, nil // with the hidden data argument
 }
 
 func loadError(err error) error {

@@ -21,16 +21,7 @@ func TestMain(m *testing.M) { perftest.Main(m) }
 // multiply it: a tenth of what the kernel allows is plenty.
 func TestVerifierBudget(t *testing.T) {
 	perftest.Require(t, perftest.BPF)
-	spec, err := loadPathprof()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := configure(spec, Config{}, btf.NewCache()); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := sizeRings(spec, Config{}); err != nil {
-		t.Fatal(err)
-	}
+	spec := preparedSpec(t, btf.NewCache())
 	var o pathprofObjects
 	options := ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}}
 	if err := spec.LoadAndAssign(&o, &options); err != nil {
@@ -47,6 +38,29 @@ func TestVerifierBudget(t *testing.T) {
 			t.Errorf("%s: the verifier follows %d instructions", name, n)
 		}
 	}
+}
+
+// preparedSpec is what Open loads here.
+func preparedSpec(t *testing.T, cache *btf.Cache) *ebpf.CollectionSpec {
+	t.Helper()
+	spec, err := loadPathprof()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := configure(spec, Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := sizeRings(spec, Config{}); err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := cache.Kernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (missing{}).leaveOut(spec, func(o *option) error { return o.lacks(spec, kernel) }); err != nil {
+		t.Fatal(err)
+	}
+	return spec
 }
 
 // The life of a child, and its wake-ups, arrive in order.

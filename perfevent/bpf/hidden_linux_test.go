@@ -15,17 +15,8 @@ import (
 // them, and nothing else of the programs changes.
 func TestHiddenSymbols(t *testing.T) {
 	perftest.Require(t, perftest.BPF)
-	spec, err := loadPathprof()
-	if err != nil {
-		t.Fatal(err)
-	}
 	kernel := btf.NewCache()
-	if err := configure(spec, Config{}, kernel); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := sizeRings(spec, Config{}); err != nil {
-		t.Fatal(err)
-	}
+	spec := preparedSpec(t, kernel)
 	before := spec.Copy()
 	dropSymbols(spec)
 	dropped := 0

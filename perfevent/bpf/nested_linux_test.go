@@ -40,7 +40,7 @@ func TestNested(t *testing.T) {
 	if err := counters.SetPeriod(uint64(period)); err != nil {
 		t.Fatal(err)
 	}
-	n := nested{t: t, programs: loadedPrograms(t), last: map[int32]int64{}, seen: map[sched.Kind]int{}, hit: map[string]int{}}
+	n := nested{t: t, programs: loadedPrograms(t), last: map[onCPU]int64{}, seen: map[sched.Kind]int{}, hit: map[string]int{}}
 	// In bursts, so that this thread has a CPU in between on any machine.
 	for burst := 0; burst < 200 && (burst < 20 || !n.enough()); burst++ {
 		if err := counters.Enable(); err != nil {
@@ -114,10 +114,16 @@ func highestRate(t *testing.T, c *Capture, counters *perfevent.Counters) time.Du
 type nested struct {
 	t        *testing.T
 	programs []loadedProgram
-	last     map[int32]int64
+	last     map[onCPU]int64    // times
 	seen     map[sched.Kind]int // samples are KindInvalid
 	inKernel int
 	hit      map[string]int
+}
+
+// onCPU is a kind of record of a CPU.
+type onCPU struct {
+	kind sched.Kind
+	cpu  int32
 }
 
 func (n *nested) enough() bool {
@@ -129,11 +135,15 @@ func (n *nested) take(r *Record) error {
 	if ev.Kind == sched.KindLost {
 		return nil
 	}
-	// An interrupt may overtake what it interrupts, by microseconds.
-	if ev.Time < n.last[ev.CPU]-int64(1e6) {
-		n.t.Errorf("event at %d after %d on CPU %d", ev.Time, n.last[ev.CPU], ev.CPU)
+	// Samples do not interrupt each other, nor do switches; whatever else may be
+	// overtaken by what interrupts it.
+	if r.Sample || ev.Kind == sched.KindSwitch {
+		key := onCPU{ev.Kind, ev.CPU}
+		if ev.Time <= n.last[key] {
+			n.t.Errorf("%v at %d after %d on CPU %d", ev.Kind, ev.Time, n.last[key], ev.CPU)
+		}
+		n.last[key] = ev.Time
 	}
-	n.last[ev.CPU] = max(n.last[ev.CPU], ev.Time)
 	n.seen[ev.Kind]++
 	switch {
 	case ev.Kind == sched.KindSwitch && ev.Task == ev.Other, ev.Kind == sched.KindWaking && ev.Task.TID == 0,

@@ -423,7 +423,6 @@ const (
 	pathprofProgSoftirqLeave   = "softirq_leave"
 	pathprofProgTimerEnter     = "timer_enter"
 	pathprofProgTimerLeave     = "timer_leave"
-	pathprofVarHasPrevState    = "has_prev_state"
 	pathprofVarMeasureCosts    = "measure_costs"
 	pathprofVarOnlyTargets     = "only_targets"
 	pathprofVarRingChunks      = "ring_chunks"
@@ -529,7 +528,6 @@ type pathprofMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type pathprofVariableSpecs struct {
-	HasPrevState    *ebpf.VariableSpec `ebpf:"has_prev_state"`
 	MeasureCosts    *ebpf.VariableSpec `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
 	RingChunks      *ebpf.VariableSpec `ebpf:"ring_chunks"`
@@ -604,7 +602,6 @@ func (m *pathprofMaps) Close() error {
 //
 // It can be passed to loadPathprofObjects or ebpf.CollectionSpec.LoadAndAssign.
 type pathprofVariables struct {
-	HasPrevState    *ebpf.Variable `ebpf:"has_prev_state"`
 	MeasureCosts    *ebpf.Variable `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`
 	RingChunks      *ebpf.Variable `ebpf:"ring_chunks"`

@@ -147,26 +147,12 @@ inlined u32 inner_tid(struct task_struct *task)
 }
 
 /*
- * repeat calls step(i, data) up to n times until it returns non-zero, and puts
- * how often into rounds. bpf_loop came with 5.17; without it a bounded loop must
- * do, which the verifier follows round by round, so it allows fewer. A step must
- * not count rounds itself: the verifier would follow the counter.
+ * repeat calls step(i, data) up to n times until it returns non-zero, and returns
+ * how often. Verifiers before 6.7 (ab5cfac139ab) follow a step once, with the
+ * values of its first round, and remove the branches that are not taken then. So
+ * whatever a step changes must begin with a value that they do not know: read
+ * from a map, or a constant plus a zero that lies in a map.
  */
-#define OLD_ROUNDS 48
-/*
- * Verifiers before 6.7 (ab5cfac139ab) follow a step once, with the values of its
- * first round, and remove the branches that are not taken then. So whatever a
- * step changes must begin with a value that they do not know: read from a map, or
- * a constant plus a zero that lies in a map.
- */
-#define repeat(rounds, n, step, data)                                            \
-	do {                                                                     \
-		if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) \
-			rounds = bpf_loop(n, step, data, 0);                     \
-		else                                                             \
-			for (rounds = 0; rounds < OLD_ROUNDS; rounds++)          \
-				if (step(rounds, data))                          \
-					break;                                   \
-	} while (0)
+#define repeat(n, step, data) bpf_loop(n, step, data, 0)
 
 #endif

@@ -407,7 +407,6 @@ global_fn u32 walk_native(u32 maps_id, struct native_scratch *s, struct stack_ev
 {
 	struct native_walk w = {};
 	void *regs;
-	u64 rounds;
 
 	if (!s || !e || at > MAX_KERNEL)
 		return 0;
@@ -426,7 +425,7 @@ global_fn u32 walk_native(u32 maps_id, struct native_scratch *s, struct stack_ev
 	w.f.pc = s->regs[PT_PC];
 	w.f.sp = s->regs[PT_SP];
 	w.f.fp = s->regs[PT_FP];
-	repeat(rounds, MAX_NATIVE + 1, native_step, &w);
+	repeat(MAX_NATIVE + 1, native_step, &w);
 	e->head.native_stop = w.stop == STOP_NONE ? STOP_DEPTH : w.stop;
 	return w.n;
 }

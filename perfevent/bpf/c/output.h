@@ -12,8 +12,6 @@
  *
  * Record: u64 header (size with header, in bytes, a multiple of 8; records lost
  * before it << 32), then what event.h says.
- *
- * On arm64 the atomic operations need kernel 5.18.
  */
 #ifndef PATHPROF_OUTPUT_H
 #define PATHPROF_OUTPUT_H
@@ -22,7 +20,6 @@
 
 /* Set by the loader before the programs are verified. */
 const volatile u8 only_targets = 0;	/* --scope process */
-const volatile u8 has_prev_state = 1;	/* sched_switch has a 4th argument (5.18) */
 const volatile u8 sees_interrupts = 1;	/* all programs that keep contexts are attached */
 const volatile u8 measure_costs = 0;	/* clock the parts of each sample's stack */
 const volatile u32 stacks_per_second = 1000; /* blocked stacks of one thread */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The programs of a recording. Kernel 5.15 or newer with BTF.
+ * The programs of a recording. Kernel 6.1 or newer with BTF.
  *
  *   sample   perf_event  a counter overflowed: all three stacks
  *   on_*     tp_btf      switch, waking, fork, exec, exit, rename
@@ -120,10 +120,6 @@ inlined void set_wait(struct event *e, struct task_struct *prev, struct py_proce
 		set_gil(e, p, t);
 }
 
-struct task_struct___state {
-	unsigned int __state;
-} __attribute__((preserve_access_index));
-
 SEC("tp_btf/sched_switch")
 int on_switch(u64 *ctx)
 {
@@ -133,7 +129,6 @@ int on_switch(u64 *ctx)
 	struct py_process *p = bpf_map_lookup_elem(&processes, &tgid);
 	struct stack_event *e;
 	u64 fault;
-	u32 raw;
 
 	fault = context_clear();
 	if (only_targets && !p && !wanted(next->tgid))
@@ -141,10 +136,6 @@ int on_switch(u64 *ctx)
 	e = bpf_map_lookup_elem(&rooms, &room);
 	if (!e)
 		return 0;
-	if (has_prev_state)
-		raw = ctx[3];
-	else
-		raw = ((struct task_struct___state *)prev)->__state;
 	e->event.time = bpf_ktime_get_ns();
 	e->event.kind = EVENT_SWITCH;
 	e->event.context = 0;
@@ -153,7 +144,7 @@ int on_switch(u64 *ctx)
 	e->event.extra = 0;
 	e->event.holder = 0;
 	e->event.flags = ctx[0] ? FLAG_PREEMPT : 0;
-	e->event.state = report_state(raw);
+	e->event.state = report_state(ctx[3]);
 	e->event.status = STATUS_GIL_UNKNOWN;
 	set_task(&e->event, prev);
 	set_other(&e->event, next);

@@ -282,7 +282,7 @@ inlined u64 find_thread_state(struct py_process *p, struct py_thread *t, u32 tid
 
 	search.state = search.found = search.likely = t->zero;
 	search.interp = user_word(p->interpreters_head);
-	repeat(rounds, MAX_THREADS, search_step, &search);
+	rounds = repeat(MAX_THREADS, search_step, &search);
 	t->state = search.found;
 	t->retry_time = rounds > FREE_ROUNDS ? now + rounds * RETRY_PER_ROUND : 0;
 	return t->state;
@@ -589,7 +589,6 @@ static long walk_step(u32 i, struct py_walk *w)
 global_fn u32 walk_python(struct py_process *p, struct py_scratch *s, u64 state, struct stack_event *e, u32 at)
 {
 	struct py_walk w = {};
-	u64 rounds;
 
 	if (!p || !s || !e || at > MAX_KERNEL + MAX_NATIVE)
 		return 0;
@@ -603,7 +602,7 @@ global_fn u32 walk_python(struct py_process *p, struct py_scratch *s, u64 state,
 	if (p->cframe_current != NO_FIELD && first_frame(&w))
 		w.stop = STOP_FAULT;
 	else
-		repeat(rounds, 2 * MAX_PYTHON, walk_step, &w);
+		repeat(2 * MAX_PYTHON, walk_step, &w);
 	if (w.stop == STOP_NONE)
 		w.stop = w.frame ? STOP_DEPTH : STOP_COMPLETE;
 	e->head.python_stop = w.stop;

@@ -37,28 +37,48 @@ func (p *profile) judge(t *testing.T, k kind, s step) {
 			wrong("counted %.2f of the time, %d samples, warnings %q", p.Counted, p.Samples, p.Warnings)
 		}
 	default:
-		p.judgeShares(wrong)
+		p.judgeShares(t, wrong)
 	}
 }
 
 // minMerged of the samples must have whole stacks.
 const minMerged = 0.98
 
+// minCovered of the time that the functions ran must be what samples stand for. An
+// emulated counter overflows late while the host has no CPU for the machine: what
+// passes then counts for the function it happens in, and leaves one sample.
+const minCovered = 0.8
+
 // judgeShares: of ten intervals of 95 % four are outside one time in a thousand.
-func (p *profile) judgeShares(wrong func(string, ...any)) {
-	if len(p.Outside) > 3 || len(p.Missing) > 0 || p.Samples < 300 || p.Throttled > 0 || p.Counted < 0.99 {
-		wrong("%d samples, throttled %d times, counted %.2f of the time; missing %q, outside their intervals %q",
-			p.Samples, p.Throttled, p.Counted, p.Missing, p.Outside)
+// Where the host was busy, errors must stay within bounds nevertheless.
+func (p *profile) judgeShares(t *testing.T, wrong func(string, ...any)) {
+	outside := 3
+	if covered := p.covered(); covered < minCovered {
+		t.Logf("the host was busy: samples stand for %.0f %% of the time", 100*covered)
+		outside = 6
+	}
+	if len(p.Outside) > outside || p.WorstError > 0.2 || len(p.Missing) > 0 || p.Samples < 150 || p.Throttled > 0 || p.Counted < 0.99 {
+		wrong("%d samples, throttled %d times, counted %.2f of the time; worst error %.3f, missing %q, outside their intervals %q",
+			p.Samples, p.Throttled, p.Counted, p.WorstError, p.Missing, p.Outside)
 	}
 }
 
-const tableHead = `| kernel | page | processor | tests passed | failed | skipped | event | samples | worst error of ten | outside | merged | throttled at 10 kHz | counted among rivals | seconds | |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|`
+// covered is the part of the running time that samples stand for.
+func (p *profile) covered() float64 {
+	ns := float64(p.Value)
+	if p.Event == "instructions" {
+		ns *= instructionNs
+	}
+	return ns / float64(max(p.RunNs, 1))
+}
+
+const tableHead = `| kernel | page | processor | tests passed | failed | skipped | event | samples | worst error of ten | outside | merged | covered | throttled at 10 kHz | counted among rivals | seconds | |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|`
 
 // row is the machine's line of the table.
 func (m *machine) row(k kind, failed bool) string {
 	passed, bad, skipped := 0, 0, 0
-	shape, throttled, shared := "– | – | – | – | –", "–", "–"
+	shape, throttled, shared := "– | – | – | – | – | –", "–", "–"
 	for name, o := range m.steps {
 		passed, bad, skipped = passed+len(o.passed), bad+len(o.failed), skipped+len(o.skipped)
 		switch p := o.profile; {
@@ -68,7 +88,8 @@ func (m *machine) row(k kind, failed bool) string {
 		case name == "shared":
 			shared = fmt.Sprintf("%.0f %%", 100*p.Counted)
 		default:
-			shape = fmt.Sprintf("%s | %d | %.1f %% | %d | %.1f %%", p.Event, p.Samples, 100*p.WorstError, len(p.Outside), 100*p.Merged)
+			shape = fmt.Sprintf("%s | %d | %.1f %% | %d | %.1f %% | %.0f %%", p.Event, p.Samples, 100*p.WorstError, len(p.Outside),
+				100*p.Merged, 100*p.covered())
 		}
 	}
 	verdict := "ok"

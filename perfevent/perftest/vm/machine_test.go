@@ -17,6 +17,12 @@ import (
 // shorter limits of their own.
 const silence = 5 * time.Minute
 
+// With icount an instruction takes instructionNs of the machine's time.
+const (
+	instructionShift = 2
+	instructionNs    = 1 << instructionShift
+)
+
 // outcome is how a step of a machine ended.
 type outcome struct {
 	status         int
@@ -47,7 +53,7 @@ func emulator(k kind, kernel, initrd string) []string {
 	options := "rdinit=/init loglevel=1 panic=-1 " + k.options + " console="
 	processor := []string{"-cpu", "max", "-accel", "tcg,thread=multi"}
 	if k.icount {
-		processor = []string{"-cpu", "max", "-accel", "tcg,thread=single", "-icount", "shift=2"}
+		processor = []string{"-cpu", "max", "-accel", "tcg,thread=single", "-icount", fmt.Sprint("shift=", instructionShift)}
 	}
 	if k.arch == "arm64" {
 		machine := append([]string{"qemu-system-aarch64", "-M", "virt,gic-version=3"}, processor...)

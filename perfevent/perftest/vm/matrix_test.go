@@ -110,7 +110,7 @@ func profileOnly(k kind) plan {
 	}
 	return plan{Steps: []step{
 		{Name: "check", Args: []string{"/usr/bin/pathprof", "check"}, Seconds: 60},
-		{Name: "profile10", Profile: &profileStep{Event: event, Period: period(k.event), Seconds: 8}, Seconds: 240, Limits: unthrottled},
+		{Name: "profile10", Profile: &profileStep{Event: event, Period: period(k.event), Seconds: 4}, Seconds: 240, Limits: unthrottled},
 	}}
 }
 
@@ -119,9 +119,9 @@ func everything(k kind) plan {
 	if k.event == "cycles" {
 		p.Steps = append(p.Steps,
 			// Ten thousand samples a second where a thousand are allowed.
-			step{Name: "throttled", Profile: &profileStep{Event: "cycles", Period: "100000", Seconds: 3, Throttled: true},
+			step{Name: "throttled", Profile: &profileStep{Event: "cycles", Period: "100000", Seconds: 2, Throttled: true},
 				Seconds: 120, Limits: limits{Sysctls: map[string]string{maxSampleRate: "1000"}}},
-			step{Name: "shared", Profile: &profileStep{Event: "cycles", Period: period(k.event), Seconds: 5, Rivals: 12},
+			step{Name: "shared", Profile: &profileStep{Event: "cycles", Period: period(k.event), Seconds: 2, Rivals: 9},
 				Seconds: 120, Limits: unthrottled},
 		)
 	}

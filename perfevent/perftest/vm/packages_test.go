@@ -73,7 +73,7 @@ func (a *archive) apt(name string, args ...string) ([]byte, error) {
 		"Dir::Etc::sourcelist=" + filepath.Join(a.dir, "sources.list"), "Dir::Etc::sourceparts=-",
 		"APT::Architecture=" + a.arch, "APT::Architectures::=" + a.arch,
 		"Acquire::Languages=none", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
-		"APT::Sandbox::User=root", "Acquire::Retries=3",
+		"APT::Sandbox::User=root", "Acquire::Retries=3", "APT::Update::Error-Mode=any",
 	}
 	var full []string
 	for _, o := range options {
@@ -109,8 +109,10 @@ func (a *archive) update() error {
 	if err := os.WriteFile(filepath.Join(a.dir, "sources.list"), []byte(text), 0o644); err != nil {
 		return err
 	}
-	_, err = a.apt("apt-get", "update")
-	return err
+	if _, err := a.apt("apt-get", "update"); err != nil {
+		return fmt.Errorf("kernels and programs come from Debian's archive, unless %s has them: %w", a.dir, err)
+	}
+	return nil
 }
 
 // packages returns the files of packages and all they depend on, from the cache

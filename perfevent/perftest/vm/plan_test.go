@@ -24,7 +24,7 @@ type step struct {
 // profileStep records profile10.py and compares the profile with its truth.
 type profileStep struct {
 	Event, Period string
-	Seconds       int
+	Seconds       int // of CPU time
 	// Rivals are other counters of cycles opened on each CPU meanwhile, so that
 	// they take turns on the hardware.
 	Rivals int

@@ -65,7 +65,7 @@ func (s *step) record(ctx context.Context) (*profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Counted, p.Warnings = r.Meta().CountedShare, append(p.Warnings, r.Meta().Warnings...)
+	p.Counted = r.Meta().CountedShare
 	if err := p.read(r, known); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 
 // recordTruth records the program from its "ready" to its end.
 func (s *step) recordTruth(ctx context.Context, dir string) (*truth, error) {
-	python := exec.CommandContext(ctx, "python3", "/src/calibrate/workloads/profile10.py", strconv.Itoa(s.Profile.Seconds), "--on-line")
+	python := exec.CommandContext(ctx, "python3", "/src/calibrate/workloads/profile10.py", strconv.Itoa(s.Profile.Seconds), "--on-line", "--cpu")
 	python.Stderr = os.Stderr
 	stdin, err1 := python.StdinPipe()
 	stdout, err2 := python.StdoutPipe()

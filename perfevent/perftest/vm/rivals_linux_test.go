@@ -4,6 +4,8 @@ package vm
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +17,14 @@ import (
 // hardware has, together with the recorder's, so that the kernel has them take
 // turns (perf_rotate_context in kernel/events/core.c).
 func openRivals(n int) (fds []int, err error) {
+	// Turns of the usual 4 ms are dear where each register is emulated.
+	intervals, err := filepath.Glob("/sys/bus/event_source/devices/*/perf_event_mux_interval_ms")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range intervals {
+		_ = os.WriteFile(name, []byte("40"), 0) // not every device lets itself be told
+	}
 	cpus, err := perfevent.OnlineCPUs()
 	if err != nil {
 		return nil, err
