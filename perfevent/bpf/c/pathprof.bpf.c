@@ -116,8 +116,14 @@ inlined void set_wait(struct event *e, struct task_struct *prev, struct py_proce
 	if (!prev->pid || prev->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) || e->state & 0x30)
 		return;
 	set_call(e, e->state && !(e->flags & FLAG_PREEMPT), fault);
-	if (p && (p->flags & PROCESS_PYTHON) && (t = thread_here()))
+	if (p && (p->flags & PROCESS_PYTHON) && (t = thread_here())) {
+		/* The C library's number is that of the task's own pid namespace. */
+		if (e->holder > 0)
+			e->holder = outer_tid(t, e->tid, e->holder);
 		set_gil(e, p, t);
+	} else if (e->holder > 0 && inner_tid(prev) != (u32)prev->pid) {
+		e->holder = 0;
+	}
 }
 
 SEC("tp_btf/sched_switch")
