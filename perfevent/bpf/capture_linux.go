@@ -233,6 +233,9 @@ func setPython(v *pathprofPyProcess, p *Python) {
 	v.FrameOwner, v.FrameEntry, v.OwnerShim = o.FrameOwner, o.FrameEntry, o.OwnerShim
 	v.CodeFirstLine, v.CodeLineTable, v.CodeBytes = o.CodeFirstLine, o.CodeLineTable, o.CodeBytes
 	v.FrameTlbc, v.CodeTlbc = o.FrameTLBC, o.CodeTLBC
+	if o.Version >= 0x030d0000 {
+		v.TypeName = o.TypeName
+	}
 	v.FrameSize = max(o.FrameCode+8, o.FrameBack+8, o.FrameInstr+8)
 	for _, off := range []uint32{o.FrameOwner, o.FrameEntry, o.FrameTLBC} {
 		if off != pyframes.NoField {

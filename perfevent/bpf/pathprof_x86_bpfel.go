@@ -240,6 +240,8 @@ type pathprofPyProcess struct {
 	LibcTid           uint32
 	FrameTlbc         uint32
 	CodeTlbc          uint32
+	TypeName          uint32
+	Reserved          uint32
 }
 
 type pathprofPyScratch struct {

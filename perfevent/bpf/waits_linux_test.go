@@ -66,7 +66,7 @@ func captureRun(t *testing.T, c *Capture, child *perftest.Child) (lines []string
 // holder, as the program itself tells them, which also says when it waited.
 func TestWaits(t *testing.T) {
 	perftest.Require(t, perftest.BPF)
-	for _, version := range []string{"3.8", "3.9", "3.10", "3.11", "3.12", "3.13"} {
+	for _, version := range []string{"3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"} {
 		t.Run(version, func(t *testing.T) {
 			perftest.Require(t, perftest.Python(version))
 			child, process := startPython(t, version, "waits.py")

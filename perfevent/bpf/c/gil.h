@@ -98,6 +98,45 @@ inlined u64 own_state(struct py_process *p, struct py_thread *t, u64 now)
 }
 
 /*
+ * What threads of 3.13 and newer wait on lies on their own stacks: a semaphore
+ * inside struct wait_entry, behind the address of the PyMutex (Python/parking_lot.c).
+ * A PyMutex says only that it is locked and waited for. That of an RLock
+ * (3.14) is the begin of a _PyRecursiveMutex (pycore_lock.h), which has its owner's
+ * identity next; the object's type lies before it in all builds.
+ */
+#define PYMUTEX_AWAITED 3 /* _Py_LOCKED | _Py_HAS_PARKED */
+inlined int is_rlock(struct py_process *p, u64 mutex)
+{
+	u64 type = user_word(mutex - 8);
+	u64 name = user_word(type + p->type_name);
+
+	return user_word(name) == 0x2e6461657268745fULL /* _thread. */ &&
+	       (user_word(name + 8) & 0xffffffffffffULL) == 0x6b636f4c52ULL; /* RLock */
+}
+
+/*
+ * set_parked makes a PyMutex of what a thread waits on, if it is one: what lies
+ * before its semaphore can make it look like a condition.
+ */
+inlined void set_parked(struct event *e, struct py_process *p, struct py_thread *t)
+{
+	u64 mutex = user_word(e->value - 8), owner;
+	u8 bits = 0;
+	u32 at;
+
+	if (!mutex || bpf_probe_read_user(&bits, sizeof(bits), (void *)mutex) || bits != PYMUTEX_AWAITED)
+		return;
+	e->value = mutex;
+	e->flags = (e->flags & ~FLAG_LOCK) | LOCK_PYMUTEX << FLAG_LOCK_SHIFT;
+	if (!is_rlock(p, mutex))
+		return;
+	owner = user_word(mutex + 8);
+	at = p->libc_tid ? p->libc_tid : libc_offset(p, t);
+	if (owner && at)
+		e->holder = outer_tid(t, e->tid, user_word(owner + at));
+}
+
+/*
  * set_gil says who holds the GIL of the current thread's interpreter, and
  * whether that is what it waits for; another lock's holder stays. A thread
  * without a state has no GIL to wait for.
@@ -110,6 +149,8 @@ global_fn u32 set_gil(struct event *e, struct py_process *p, struct py_thread *t
 	if (!e || !p || !t)
 		return 0;
 	state = own_state(p, t, e->time);
+	if (p->type_name && (e->flags & FLAG_FUTEX) && !e->holder)
+		set_parked(e, p, t);
 	gil = state ? gil_of(p, state) : 0;
 	if (!gil)
 		return 0;
@@ -121,8 +162,8 @@ global_fn u32 set_gil(struct event *e, struct py_process *p, struct py_thread *t
 	}
 	if ((e->flags & FLAG_FUTEX) && e->value - gil < GIL_SIZE)
 		e->flags = (e->flags & ~FLAG_LOCK) | LOCK_GIL << FLAG_LOCK_SHIFT;
-	else if (e->holder)
-		return 0;
+	else if (e->flags & FLAG_LOCK)
+		return 0; /* the holder is that lock's */
 	e->holder = 0;
 	if (!known)
 		return 0;

@@ -55,6 +55,8 @@ struct py_process {
 	u32 libc_tid; /* where the libc keeps a thread's number, see gil.h */
 	u32 frame_tlbc; /* NO_FIELD but in free-threaded builds from 3.14 on */
 	u32 code_tlbc;
+	u32 type_name; /* of a type object; 0 before 3.13, which has no PyMutex */
+	u32 reserved;
 };
 
 /* pyframes.Style */

@@ -16,6 +16,8 @@ import time
 
 libc = ctypes.CDLL(None)
 me = threading.get_native_id
+# From 3.14 on locks are PyMutexes; only an RLock's says who holds it.
+LOCK = "pymutex" if sys.version_info >= (3, 14) else "sem"
 print("ready", flush=True)
 sys.stdin.readline()
 
@@ -90,12 +92,27 @@ def locks():
     lock.acquire()
     begin = time.monotonic_ns()
     lock.acquire(timeout=0.04)
-    told(begin, "futex", "-", 40, "sem")
+    told(begin, "futex", "-", 40, LOCK, 0)
 
     begin = time.monotonic_ns()
     later(lock.release)
     lock.acquire()
-    told(begin, "futex", "-", "-", "sem")
+    told(begin, "futex", "-", "-", LOCK, 0)
+
+    rlock = threading.RLock()
+    ready = threading.Event()
+    holder = []
+
+    def hold():
+        with rlock:
+            holder.append(me())
+            ready.set()
+            time.sleep(0.04)
+    threading.Thread(target=hold).start()
+    ready.wait()
+    begin = time.monotonic_ns()
+    with rlock:
+        told(begin, "futex", "-", "-", LOCK, holder[0] if LOCK == "pymutex" else 0)
 
 
 class timespec(ctypes.Structure):
