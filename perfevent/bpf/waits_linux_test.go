@@ -4,6 +4,8 @@ package bpf
 
 import (
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -66,35 +68,62 @@ func captureRun(t *testing.T, c *Capture, child *perftest.Child) (lines []string
 // holder, as the program itself tells them, which also says when it waited.
 func TestWaits(t *testing.T) {
 	perftest.Require(t, perftest.BPF)
-	for _, version := range []string{"3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"} {
+	versions := []string{"3.8", "3.11", "3.14"}
+	if os.Getenv("PATHPROF_FULL") == "1" {
+		versions = []string{"3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"}
+	}
+	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
 			perftest.Require(t, perftest.Python(version))
-			child, process := startPython(t, version, "waits.py")
-			c, err := Open(Config{OnlyTargets: true})
-			if err != nil {
-				t.Fatal(err)
+			// On a busy machine what is waited for may be there before the wait
+			// begins: only what is wrong every time is an error.
+			wrong := failedWaits(t, version)
+			for range 4 {
+				if len(wrong) == 0 {
+					break
+				}
+				again := failedWaits(t, version)
+				maps.DeleteFunc(wrong, func(i int, _ string) bool { return again[i] == "" })
 			}
-			defer c.Close()
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.SetProcess(int32(child.PID), process); err != nil {
-				t.Fatal(err)
-			}
-			lines, events := captureRun(t, c, child)
-			if len(lines) < 10 {
-				t.Errorf("%d lines", len(lines))
-			}
-			for _, line := range lines {
-				checkWait(t, line, events)
+			for _, text := range wrong {
+				t.Error(text)
 			}
 		})
 	}
 }
 
-// checkWait checks one wait: tid begin end call object timeout lock holder, with -
-// for what the program does not say, and a timeout in ms.
-func checkWait(t *testing.T, line string, events []sched.Event) {
+// failedWaits runs the program once and returns what is wrong, by the number of
+// its line.
+func failedWaits(t *testing.T, version string) map[int]string {
+	t.Helper()
+	child, process := startPython(t, version, "waits.py")
+	c, err := Open(Config{OnlyTargets: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetProcess(int32(child.PID), process); err != nil {
+		t.Fatal(err)
+	}
+	lines, events := captureRun(t, c, child)
+	if len(lines) < 13 {
+		t.Fatalf("%d lines: %s", len(lines), child.Stderr())
+	}
+	wrong := map[int]string{}
+	for i, line := range lines {
+		if text := checkWait(t, line, events); text != "" {
+			wrong[i] = text
+		}
+	}
+	return wrong
+}
+
+// checkWait says what is wrong with one wait: tid begin end call object timeout lock
+// holder, with - for what the program does not say, and a timeout in ms.
+func checkWait(t *testing.T, line string, events []sched.Event) string {
 	t.Helper()
 	f := strings.Fields(line)
 	if len(f) != 8 {
@@ -112,9 +141,9 @@ func checkWait(t *testing.T, line string, events []sched.Event) {
 			seen = append(seen, problem)
 			continue
 		}
-		return
+		return ""
 	}
-	t.Errorf("no such wait: %s\n%s", line, strings.Join(seen, "\n"))
+	return fmt.Sprintf("no such wait: %s\n%s", line, strings.Join(seen, "\n"))
 }
 
 // compareWait says how an event differs from what the program told, "" for not.
