@@ -100,5 +100,7 @@
 //
 // Events of one CPU arrive in the order in which they were written; an event
 // written from an interrupt may overtake the one it interrupted by a few
-// microseconds, so times within one CPU are almost, not exactly, sorted.
+// microseconds. On kernels that preempt themselves so may others overtake a program
+// that runs in a task (fork, exec, rename, sent packets, queued work), by time slices.
+// So times within one CPU are almost, not exactly, sorted.
 package bpf
