@@ -63,29 +63,13 @@ func (j *joiner) join(path execgraph.Path) (joined, error) {
 	classes := newClassifier(path.End - path.Begin)
 	o := newOverlay(j, &path)
 	out.path.Waits = o.waits
-	var sum, own int64
-	for i := range path.Segments {
+	ends, own := j.lay(&out, o)
+	var sum int64
+	for i, polling := range busy(&path, out.path.Entries, ends) {
 		seg := &path.Segments[i]
-		first := len(out.path.Entries)
-		var s span
-		if onCPU(seg.State) {
-			s = j.within(seg)
-			if s.hi > s.lo {
-				out.spans = append(out.spans, s)
-			}
-			if seg.Task == path.Target {
-				own += int64(s.hi - s.lo)
-			}
-			out.path.Entries = j.divide(out.path.Entries, i, seg, s)
-		} else {
-			out.path.Entries = append(out.path.Entries, Entry{
-				Stack: j.waitStack(seg), Segment: i, Values: Values{PathNs: seg.End - seg.Begin},
-			})
-		}
-		c := classes.index(o.key(&path, seg, out.path.Entries[first:]), seg.End-seg.Begin)
+		c := classes.index(o.key(&path, seg, polling), seg.End-seg.Begin)
 		out.path.ClassOf[i] = c
-		o.lay(&path, seg, s, out.path.Entries[first:])
-		for _, e := range out.path.Entries[first:] {
+		for _, e := range out.path.Entries[first(ends, i):ends[i]] {
 			classes.add(c, e)
 			sum += e.Values.PathNs
 		}
@@ -106,6 +90,42 @@ func (j *joiner) join(path execgraph.Path) (joined, error) {
 	out.outside, out.off = int64(len(mine))-inside, inside-own
 	classes.finish(&out.path, j.loss, max(j.workers, 1))
 	return out, nil
+}
+
+// lay makes the entries of a path: those of segment i end at ends[i]. own counts the
+// samples of the target's.
+func (j *joiner) lay(out *joined, o *overlay) (ends []int, own int64) {
+	path := &out.path.Path
+	ends = make([]int, len(path.Segments))
+	for i := range path.Segments {
+		seg := &path.Segments[i]
+		var s span
+		if onCPU(seg.State) {
+			s = j.within(seg)
+			if s.hi > s.lo {
+				out.spans = append(out.spans, s)
+			}
+			if seg.Task == path.Target {
+				own += int64(s.hi - s.lo)
+			}
+			out.path.Entries = j.divide(out.path.Entries, i, seg, s)
+		} else {
+			out.path.Entries = append(out.path.Entries, Entry{
+				Stack: j.waitStack(seg), Segment: i, Values: Values{PathNs: seg.End - seg.Begin},
+			})
+		}
+		o.lay(path, seg, s, out.path.Entries[first(ends, i):])
+		ends[i] = len(out.path.Entries)
+	}
+	return ends, own
+}
+
+// first is where the entries of segment i begin, if those of each end at ends.
+func first(ends []int, i int) int {
+	if i == 0 {
+		return 0
+	}
+	return ends[i-1]
 }
 
 // tiles checks that segments follow each other without gap or overlap from the

@@ -37,6 +37,18 @@
 //     was preempted in, else in user mode. Only recordings that tell no calls have the
 //     mode "preempted".
 //
+// # Busy waiting
+//
+// Between two waits a task waits busily if its samples say so, at least 12 of them,
+// however often it lost its CPU meanwhile: at a quarter of them (and a fifth with 95 %
+// certainty) it asks for something that may not have come (sched_yield, a poll, select or
+// epoll, wait for a child, a lock, the clock), four fifths are in one function or what
+// it calls, and it gets nothing for it: at most a quarter as many are in other system calls,
+// and a twentieth as many give back a lock. So a server under load, which polls and then reads, or a
+// counter under a lock that is free, does not. Measured shares (3.7–3.13): loops that ask 28–87 %, of
+// the clock least; loops that work at most 21 %. A loop that looks at a variable looks like
+// any other: it is not found, nor are loops of a library without symbols.
+//
 // # Stacks
 //
 // A sample has up to three parts: kernel, native and Python frames, walked apart

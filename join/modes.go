@@ -177,15 +177,3 @@ func entryMode(name string) (m Mode, sure bool) {
 	}
 	return "", false
 }
-
-// polling tells whether a task polls instead of waiting: it gives its CPU away
-// without anything to wait for, or asks without a timeout, again and again.
-func polling(s *Stack) bool {
-	for i := range s.Frames {
-		switch f := &s.Frames[i]; f.Name {
-		case "__x64_sys_sched_yield", "__arm64_sys_sched_yield", "sched_yield", "do_sched_yield", "__sched_yield":
-			return true
-		}
-	}
-	return false
-}

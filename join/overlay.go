@@ -30,33 +30,19 @@ func newOverlay(j *joiner, path *execgraph.Path) *overlay {
 	return o
 }
 
-// key is the class of a segment.
-func (o *overlay) key(path *execgraph.Path, seg *execgraph.Segment, entries []Entry) ClassKey {
+// key is the class of a segment, in which its task asks for something busily.
+func (o *overlay) key(path *execgraph.Path, seg *execgraph.Segment, polling string) ClassKey {
 	t := o.j.names.of(seg.Task)
 	k := ClassKey{
 		State: seg.State, Cause: o.j.names.reason(seg.Cause),
 		PID: t.PID, TID: seg.Task.TID, Task: seg.Task,
 		ProcessName: t.Process, ThreadName: t.Thread,
-		At: o.j.at(&o.objects, seg),
+		At: o.j.at(&o.objects, seg), Polling: polling,
 	}
 	if seg.Wait >= 0 && seg.Wait < len(path.Waits) {
 		k.Wait, k.In = o.j.names.reason(path.Waits[seg.Wait].Cause), o.in[seg.Wait]
 	}
-	if onCPU(seg.State) {
-		k.Polling = polls(entries, seg.End-seg.Begin)
-	}
 	return k
-}
-
-// polls tells whether most of a segment's time is spent asking.
-func polls(entries []Entry, length int64) bool {
-	var asking int64
-	for _, e := range entries {
-		if polling(e.Stack) {
-			asking += e.Values.PathNs
-		}
-	}
-	return 2*asking > length
 }
 
 // lay counts a segment for the modes and the event loop.

@@ -72,8 +72,9 @@ type ClassKey struct {
 	// In is the call and object of that wait, At those of Task itself where it
 	// waits for the target; empty if not known.
 	In, At string
-	// Polling: on the CPU, it asks again and again instead of waiting.
-	Polling     bool
+	// Polling is what it asks again and again instead of waiting, on the CPU: a system
+	// call, "a lock" or "the clock".
+	Polling     string
 	State       execgraph.State
 	Cause       Reason // zero Kind: running
 	PID, TID    int32

@@ -77,21 +77,23 @@ type WaitReport struct {
 // lie in, nil if none; Cause why the task was not running, nil if it was. A task
 // the recording does not know has process -1.
 type ClassReport struct {
-	Wait     *Reason `json:"wait"`
-	In       string  `json:"in,omitempty"` // call and object of that wait
-	At       string  `json:"at,omitempty"` // call and object of the class' own task
-	State    string  `json:"state"`
-	Polling  bool    `json:"polling,omitempty"`
-	Cause    *Reason `json:"cause"`
-	PID      int32   `json:"pid"`
-	Process  string  `json:"process"`
-	TID      int32   `json:"tid"`
-	Thread   string  `json:"thread"`
-	Ns       int64   `json:"ns"`
-	Share    float64 `json:"share"`
-	Segments int     `json:"segments"`
-	Samples  int64   `json:"samples"`
-	Clusters int     `json:"clusters"` // samples of different ones are independent
+	Wait    *Reason `json:"wait"`
+	In      string  `json:"in,omitempty"` // call and object of that wait
+	At      string  `json:"at,omitempty"` // call and object of the class' own task
+	State   string  `json:"state"`
+	Polling bool    `json:"polling,omitempty"`
+	// PollingFor is the system call by which it asks, "a lock" or "the clock".
+	PollingFor string  `json:"polling_for,omitempty"`
+	Cause      *Reason `json:"cause"`
+	PID        int32   `json:"pid"`
+	Process    string  `json:"process"`
+	TID        int32   `json:"tid"`
+	Thread     string  `json:"thread"`
+	Ns         int64   `json:"ns"`
+	Share      float64 `json:"share"`
+	Segments   int     `json:"segments"`
+	Samples    int64   `json:"samples"`
+	Clusters   int     `json:"clusters"` // samples of different ones are independent
 	// Status divides samples and their time by what the interpreter did, most
 	// time first; left out if nothing is known of any.
 	Status    []StatusShare `json:"status,omitempty"`
@@ -164,7 +166,7 @@ func pathReport(t *ThreadPath, opt ReportOptions) PathReport {
 			functions = []Function{}
 		}
 		out.Classes = append(out.Classes, ClassReport{
-			Wait: optional(k.Wait), In: k.In, At: k.At, State: k.State.String(), Polling: k.Polling, Cause: optional(k.Cause),
+			Wait: optional(k.Wait), In: k.In, At: k.At, State: k.State.String(), Polling: k.Polling != "", PollingFor: k.Polling, Cause: optional(k.Cause),
 			PID: k.PID, Process: k.ProcessName, TID: k.TID, Thread: k.ThreadName,
 			Ns: c.Ns, Share: c.Share, Segments: c.Segments, Samples: c.Samples,
 			Clusters: c.Clusters, Status: c.Status, Functions: functions, Lines: c.Lines,

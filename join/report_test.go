@@ -22,7 +22,7 @@ var contract = map[string]string{
 	"paths.modes":             "mode ns extrapolated_ns",
 	"paths.waits":             "begin_ns end_ns cause call in object timeout_ns pieces lock by holder held_ns took_ns work woken_in",
 	"paths.waits.cause":       "kind detail",
-	"paths.classes":           "wait in at state polling cause pid process tid thread ns share segments samples clusters functions lines",
+	"paths.classes":           "wait in at state polling polling_for cause pid process tid thread ns share segments samples clusters functions lines",
 	"paths.classes.wait":      "kind detail",
 	"paths.classes.cause":     "kind detail",
 	"paths.classes.functions": "name file line kind samples share low high ns ns_low ns_high method total_share too_few",
@@ -33,7 +33,7 @@ var contract = map[string]string{
 }
 
 // mayMiss are keys that are left out if they have nothing to say.
-var mayMiss = map[string]bool{"extrapolated_ns": true, "too_few": true, "segments": true, "lines": true, "in": true, "at": true, "polling": true,
+var mayMiss = map[string]bool{"extrapolated_ns": true, "too_few": true, "segments": true, "lines": true, "in": true, "at": true, "polling": true, "polling_for": true,
 	"asyncio": true, "waits": true, "call": true, "object": true, "timeout_ns": true, "lock": true, "by": true,
 	"holder": true, "held_ns": true, "took_ns": true, "work": true, "woken_in": true}
 

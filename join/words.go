@@ -62,8 +62,8 @@ func (k ClassKey) String() string {
 	if k.At != "" {
 		s += " in " + k.At
 	}
-	if k.Polling {
-		s += " (polling)"
+	if k.Polling != "" {
+		s += " (polling " + k.Polling + ")"
 	}
 	s += " " + k.Thread().String()
 	if k.InWait() {

@@ -163,8 +163,8 @@ func (b *builder) label(s *profile.Sample, path *join.ThreadPath, k *join.ClassK
 			s.Label[name] = []string{words}
 		}
 	}
-	if k.Polling {
-		s.Label["polling"] = []string{"yes"}
+	if k.Polling != "" {
+		s.Label["polling"] = []string{k.Polling}
 	}
 	if h := int(k.Task.Host); h < len(b.p.Hosts) && b.p.Hosts[h] != "" {
 		s.Label["host"] = []string{b.p.Hosts[h]}

@@ -228,7 +228,7 @@ func classOf(s *profile.Sample, segment string) (join.ClassKey, error) {
 		return join.ClassKey{}, err
 	}
 	k := join.ClassKey{State: state, Wait: join.ParseReason(label(s, "wait")), Cause: join.ParseReason(label(s, "cause")),
-		In: label(s, "in"), At: label(s, "at"), Polling: label(s, "polling") != ""}
+		In: label(s, "in"), At: label(s, "at"), Polling: label(s, "polling")}
 	head := k.String() // ends with the name of no thread
 	name := strings.TrimPrefix(segment, strings.TrimSuffix(head, "/"))
 	t := threadOf(name, number(s, "tid"))

@@ -26,7 +26,7 @@ func alike(p *join.ThreadPath) []classGroup {
 	type key struct {
 		wait, cause join.Reason
 		in, at      string
-		polling     bool
+		polling     string
 		state       execgraph.State
 		task        string
 	}

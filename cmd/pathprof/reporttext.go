@@ -140,8 +140,8 @@ func part(k join.ClassKey) string {
 	switch {
 	case k.Wait.Kind != execgraph.CauseNone:
 		return waitText(k.Wait, k.In)
-	case k.Polling:
-		return k.State.String() + ", polling"
+	case k.Polling != "":
+		return k.State.String() + ", polling " + printable(k.Polling)
 	case k.Cause.Kind == execgraph.CauseLimit:
 		return "held back by the CPU limit " + printable(k.Cause.Detail)
 	}
@@ -295,8 +295,8 @@ func stateText(k join.ClassKey) string {
 	if k.At != "" {
 		s += " in " + printable(k.At)
 	}
-	if k.Polling {
-		s += ", polling,"
+	if k.Polling != "" {
+		s += ", polling " + printable(k.Polling) + ","
 	}
 	if k.Cause.Kind != execgraph.CauseNone && k.Cause != k.Wait {
 		s += " (" + printable(k.Cause.String()) + ")"
