@@ -17,7 +17,6 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"pathprof/join"
 	"pathprof/perfevent/bpf"
 )
 
@@ -90,22 +89,16 @@ func (b *bench) periodicWay(ctx context.Context, name string, r Request, d time.
 	if err != nil {
 		return w, err
 	}
-	var marked int64
+	counts := sliceCounts{}
 	for _, s := range list {
-		if s.time < truth.Begin || s.time >= truth.End {
-			continue
-		}
-		switch s.function {
-		case "marked":
-			marked++
-			w.Samples++
-		case "rest":
-			w.Samples++
+		if s.time >= truth.Begin && s.time < truth.End && (s.function == "marked" || s.function == "rest") {
+			counts.add(s.time, s.function == "marked")
 		}
 	}
-	w.Truth = truth.Functions["marked"] / (truth.Functions["marked"] + truth.Functions["rest"])
-	w.Share.Value = float64(marked) / math.Max(1, float64(w.Samples))
-	w.Share.Low, w.Share.High = join.Wilson(marked, w.Samples)
+	if w.Truth = truth.Functions["marked"] / (truth.Functions["marked"] + truth.Functions["rest"]); math.IsNaN(w.Truth) {
+		return w, errFewUnits
+	}
+	w.Samples, w.Share = counts.share()
 	w.Holds = w.Share.Holds(w.Truth)
 	return w, nil
 }

@@ -180,11 +180,13 @@ type Phase struct {
 
 // PhaseWay is one way to sample.
 type PhaseWay struct {
-	Way      string   `json:"way"` // "same period", "odd period", "jitter"
-	PeriodNs int64    `json:"period_ns"`
-	Samples  int64    `json:"samples"`
-	Truth    float64  `json:"truth"` // share of the marked function
-	Share    Estimate `json:"share"` // as sampled: Wilson, as if samples were independent
+	Way      string  `json:"way"` // "same period", "odd period", "jitter"
+	PeriodNs int64   `json:"period_ns"`
+	Samples  int64   `json:"samples"`
+	Truth    float64 `json:"truth"` // share of the marked function
+	// Share as sampled: Wilson's interval, as if samples were independent, or that
+	// of the differences between slices of the run, if it is wider.
+	Share Estimate `json:"share"`
 	// Holds: the interval holds the truth.
 	Holds bool `json:"holds"`
 }

@@ -10,6 +10,8 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"pathprof/join"
 )
 
 // z95 is the 97.5 % point of the standard normal distribution.
@@ -138,9 +140,55 @@ func MeanEstimate(list []float64, confidence float64) Estimate {
 	}
 	mean, sd := stat.MeanStdDev(list, nil)
 	n := float64(len(list))
-	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(1 - (1-confidence)/2)
-	half := t * sd / math.Sqrt(n)
+	half := student(n-1, confidence) * sd / math.Sqrt(n)
 	return Estimate{Value: mean, Low: mean - half, High: mean + half}
+}
+
+// sliceNs is long against the time in which samples resemble each other: a varied
+// period stays for some 20 to 40 ms.
+const sliceNs = 100_000_000
+
+// sliceCounts are samples of a kind, and all, by slices of time.
+type sliceCounts map[int64]*[2]float64
+
+func (c sliceCounts) add(ns int64, is bool) {
+	n := c[ns/sliceNs]
+	if n == nil {
+		n = new([2]float64)
+		c[ns/sliceNs] = n
+	}
+	if is {
+		n[0]++
+	}
+	n[1]++
+}
+
+// share of the kind in all samples: a ratio of two sums over slices, whose variance
+// is linearized (W. G. Cochran, Sampling Techniques, 6.3), with Student's interval; at
+// least Wilson's.
+func (c sliceCounts) share() (samples int64, e Estimate) {
+	var part, whole, squares float64
+	for _, n := range c {
+		part, whole = part+n[0], whole+n[1]
+	}
+	e.Value = part / whole // NaN of nothing
+	e.Low, e.High = join.Wilson(int64(part), int64(whole))
+	m := float64(len(c))
+	if m < 3 {
+		return int64(whole), e
+	}
+	for _, n := range c {
+		d := n[0] - e.Value*n[1]
+		squares += d * d
+	}
+	half := student(m-1, 0.95) * math.Sqrt(squares*m/(m-1)) / whole
+	e.Low, e.High = max(0, min(e.Low, e.Value-half)), min(1, max(e.High, e.Value+half))
+	return int64(whole), e
+}
+
+// student is half the width of Student's interval in standard errors.
+func student(freedom, confidence float64) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(1 - (1-confidence)/2)
 }
 
 // RMS is the root of the mean of the squares; NaN of nothing.

@@ -8,6 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"pathprof/join"
 )
 
 func TestRMS(t *testing.T) {
@@ -73,6 +75,42 @@ func TestEstimateJSON(t *testing.T) {
 	}
 	if text, _ := json.Marshal(MedianEstimate(nil)); string(text) != `{"value":null,"low":null,"high":null}` {
 		t.Errorf("of nothing: %s", text)
+	}
+}
+
+// TestSliceShare: samples that resemble their neighbours widen the interval, so that
+// it still holds the truth; independent ones leave it as it is.
+func TestSliceShare(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	const trials, truth = 200, 0.3
+	for _, alike := range []int{1, 20} { // so many samples in a row are the same
+		held, wilson := 0, 0
+		for range trials {
+			c := sliceCounts{}
+			marked := false
+			for i := range 3000 {
+				if i%alike == 0 {
+					marked = rng.Float64() < truth
+				}
+				c.add(int64(i)*1_000_000, marked)
+			}
+			n, e := c.share()
+			if n != 3000 {
+				t.Fatalf("%d samples", n)
+			}
+			if e.Holds(truth) {
+				held++
+			}
+			if l, h := join.Wilson(int64(math.Round(e.Value*3000)), 3000); l <= truth && truth <= h {
+				wilson++
+			}
+		}
+		if held < trials*90/100 || alike > 1 && wilson > trials*70/100 {
+			t.Errorf("%d alike: %d of %d intervals hold the truth, Wilson's %d", alike, held, trials, wilson)
+		}
+	}
+	if n, e := (sliceCounts{}).share(); n != 0 || !math.IsNaN(e.Value) || e.Low != 0 || e.High != 1 {
+		t.Errorf("of nothing: %d, %+v", n, e)
 	}
 }
 

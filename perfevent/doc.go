@@ -29,8 +29,10 @@
 // whatever else runs on a 1 ms grid, so a program that works in such a rhythm is
 // always sampled at the same phase. [Counters.Enable] makes the phase random,
 // each CPU and each recording its own, which removes the bias from
-// the mean of many recordings but not from a single one: a period such as 997us
-// does. A late timer (a virtual machine that was not run) skips periods and does
+// the mean of many recordings but not from a single one: a period that is out of
+// step ([OutOfStep]) does. [Jitter] is for programs in step with that one, too: its
+// samples resemble each other for some 20 periods, so that in the worst case the
+// error is twice that of independent ones. A late timer (a virtual machine that was not run) skips periods and does
 // not catch up; the achieved rate is then below the asked one. The timer fires
 // on an idle CPU as well, and cpu-clock counts idle time.
 //

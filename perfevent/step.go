@@ -30,9 +30,37 @@ func OutOfStep(asked time.Duration) time.Duration {
 // jitterPart is how far a varied period is from its mean at most, as a part of it.
 const jitterPart = 8
 
-// Jittered draws a period around a mean: evenly within an eighth of it to both
-// sides, and never below what the kernel's clocks take.
-func Jittered(mean uint64) uint64 {
-	part := mean / jitterPart
-	return max(minClockPeriodNanos, mean-part+rand.Uint64N(2*part+1))
+// A change begins the period anew, so what had passed of the last one, half of it on
+// average, stays without a sample: so there are many periods between two changes.
+// Less than leastChange costs more than it brings.
+const (
+	periodsPerChange = 20
+	leastChange      = 20 * time.Millisecond
+)
+
+// Jitter draws periods around a mean, and the times between two changes of them.
+// These vary, too: changes in step with a program would hide the same place of its
+// rounds each time.
+type Jitter struct {
+	mean  uint64
+	every time.Duration
+	rng   *rand.Rand
+}
+
+// NewJitter varies a mean, in the event's unit, of which hz pass in a second; 0 if
+// that is not known. The draws come from src.
+func NewJitter(mean uint64, hz float64, src rand.Source) *Jitter {
+	j := &Jitter{mean: mean, every: leastChange, rng: rand.New(src)}
+	if hz > 0 {
+		j.every = max(j.every, time.Duration(periodsPerChange*float64(time.Second)/hz))
+	}
+	return j
+}
+
+// Next draws a period, evenly within an eighth of the mean to both sides and never
+// below what the kernel's clocks take, and how long it is to last.
+func (j *Jitter) Next() (period uint64, lasts time.Duration) {
+	part := j.mean / jitterPart
+	period = max(minClockPeriodNanos, j.mean-part+j.rng.Uint64N(2*part+1))
+	return period, j.every + time.Duration(j.rng.Int64N(int64(j.every)))
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
@@ -40,7 +39,6 @@ type session struct {
 	samples, events uint64
 	rec             bpf.Record
 	flushed         time.Time
-	varied          time.Time     // when the period was last changed
 	stolen          time.Duration // by the host, before recording began; negative: not known
 	stopGather      func() error  // may be called more than once
 }
@@ -185,6 +183,10 @@ func (s *session) begin() error {
 // run polls until something ends the recording, and says what.
 func (s *session) run(ctx context.Context) (why string, err error) {
 	defer hurry()()
+	if s.opt.jitter {
+		stop := s.jitter()
+		defer func() { err = errors.Join(err, stop()) }()
+	}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	begin := time.Now()
@@ -194,7 +196,7 @@ func (s *session) run(ctx context.Context) (why string, err error) {
 			return "interrupted", nil
 		case <-tick.C:
 		}
-		if err := errors.Join(s.poll(), s.vary()); err != nil {
+		if err := s.poll(); err != nil {
 			return "", err
 		}
 		if s.opt.progress != nil {
@@ -209,27 +211,6 @@ func (s *session) run(ctx context.Context) (why string, err error) {
 			return fmt.Sprintf("the recording reached %d bytes (--max-size)", s.opt.maxBytes), nil
 		}
 	}
-}
-
-// periodsPerChange: a change begins the period anew, so half a period a change
-// goes without a sample.
-const periodsPerChange = 20
-
-// maxVaryDelay bounds how long a change of the period keeps the rings waiting.
-const maxVaryDelay = 10 * time.Millisecond
-
-// vary draws another period now and then, if it is to vary.
-func (s *session) vary() error {
-	info := s.counters.Info()
-	every := max(pollEvery, time.Duration(periodsPerChange*float64(time.Second)/max(info.AskedHz, 1)))
-	if !s.opt.jitter || time.Since(s.varied) < every {
-		return nil
-	}
-	s.varied = time.Now()
-	// The polls are in step with the clock themselves, and the period begins anew
-	// with its change: at a random place of the old one.
-	time.Sleep(rand.N(min(time.Duration(info.Period), maxVaryDelay) + 1))
-	return s.counters.SetPeriod(perfevent.Jittered(info.Period))
 }
 
 // poll writes what the rings hold, and flushes it once a second.
