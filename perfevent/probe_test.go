@@ -38,11 +38,11 @@ func TestAtLeast(t *testing.T) {
 		release   string
 		ok, wrong bool
 	}{
-		{release: "5.15.0-91-generic", ok: true},
-		{release: "5.15", ok: true},
-		{release: "5.14.99"},
-		{release: "4.18.0-553.el8.x86_64"},
+		{release: "6.1.0-18-amd64", ok: true},
 		{release: "6.1", ok: true},
+		{release: "6.0.99"},
+		{release: "5.15.0-91-generic"},
+		{release: "4.18.0-553.el8.x86_64"},
 		{release: "10.0-rc1", ok: true},
 		{release: "5.9+"},
 		{release: "", wrong: true},
