@@ -224,6 +224,7 @@ func (m *meter) slowdown(ctx context.Context, r *row) error {
 	if err != nil {
 		return err
 	}
+	defer removeMap(p.PID)
 	defer p.Stop()
 	for _, kind := range []struct {
 		flags uint64

@@ -167,11 +167,14 @@ func readAustin(_ context.Context, out string, _ int32, _ bool) (trace, error) {
 	return parseAustin(f)
 }
 
+// removeMap removes the names of the trampolines, which the interpreter leaves behind
+// (Python/perf_trampoline.c), if there are any.
+func removeMap(pid int32) { _ = os.Remove(fmt.Sprintf("/tmp/perf-%d.map", pid)) }
+
 func readPerf(ctx context.Context, out string, pid int32, _ bool) (trace, error) {
 	cmd := exec.CommandContext(ctx, "perf", "script", "-i", out, "-F", "tid,time,ip,sym", "--ns", "--no-inline")
 	text, err := cmd.Output()
-	// The map of the trampolines' names stays behind.
-	_ = os.Remove(fmt.Sprintf("/tmp/perf-%d.map", pid))
+	removeMap(pid)
 	if err != nil {
 		return trace{}, fmt.Errorf("perf script: %w", errorText(err))
 	}

@@ -64,12 +64,13 @@ func (t calibrationText) accuracy() {
 	if a.Biased {
 		verdict = "biased: a mean error is not within its own interval"
 	}
-	fmt.Fprintf(t.w, "  RMS error %.3f points (chance alone: %.3f)", a.RMS, a.ExpectedRMS)
+	text := fmt.Sprintf("RMS error %.3f points (chance alone: %.3f)", a.RMS, a.ExpectedRMS)
 	if a.CProfileRMS != nil {
-		fmt.Fprintf(t.w, ", of cProfile %.3f", *a.CProfileRMS)
+		text += fmt.Sprintf(", of cProfile %.3f", *a.CProfileRMS)
 	}
-	fmt.Fprintf(t.w, "; %s; %d of %d intervals miss the truth; lost %d, throttled %d\n",
+	text += fmt.Sprintf("; %s; %d of %d intervals miss the truth; lost %d, throttled %d",
 		verdict, a.Missed, len(a.Functions), a.Lost, a.Throttled)
+	fmt.Fprintln(t.w, "  "+t.wrap(text, 2))
 }
 
 func points(share float64) string { return fmt.Sprintf("%.2f %%", 100*share) }
