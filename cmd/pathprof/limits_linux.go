@@ -21,6 +21,7 @@ import (
 // them: a limit holds for everything below it.
 type limits struct {
 	groups map[string]*limit // by folder
+	met    map[uint64]bool   // numbers of groups that kept a task from running
 	read   time.Time
 }
 
@@ -41,7 +42,19 @@ const limitsEvery = 100 * time.Millisecond
 // maxGroups bounds how many control groups are followed.
 const maxGroups = 256
 
-func newLimits() *limits { return &limits{groups: map[string]*limit{}} }
+func newLimits() *limits { return &limits{groups: map[string]*limit{}, met: map[uint64]bool{}} }
+
+// meet follows a group that keeps a task of a process from running, if it is new:
+// that of a child, or one that the process was moved to.
+func (l *limits) meet(pid int32, group uint64) {
+	if l.met[group] || len(l.met) >= maxGroups {
+		return
+	}
+	l.met[group] = true
+	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)); err == nil {
+		l.follow(cgroupRoot, string(text))
+	}
+}
 
 // follow adds the control groups of a process. root is where the file system
 // lies, text its /proc/PID/cgroup; v1 has a line for each controller, v2 one.

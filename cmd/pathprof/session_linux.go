@@ -280,6 +280,8 @@ func (s *session) handle(rec *bpf.Record) error {
 	switch ev.Kind {
 	case sched.KindWork, sched.KindQueue:
 		ev.Name = s.resolve.kernelName(uint64(rec.Value))
+	case sched.KindThrottle:
+		s.limits.meet(ev.Task.PID, ev.Conn)
 	case sched.KindIO:
 		ev.Name = s.objects.device(ev.Vector)
 	case sched.KindObject:
