@@ -88,6 +88,9 @@ func TestQuota(t *testing.T) {
 			limited, off := offCPU(pathOf(t, &r, int32(child.PID)))
 			throttled := throttledNs(t, dir)
 			t.Logf("%d ms of %d off the CPU because of the limit; the kernel counts %d", limited/1e6, off/1e6, throttled/1e6)
+			if throttled == 0 && !idle {
+				t.Skip("the machine is so busy that the limit takes no effect")
+			}
 			if throttled == 0 || limited < throttled*7/10 {
 				t.Errorf("%d ns because of the limit, the kernel counts %d", limited, throttled)
 			}
