@@ -49,21 +49,46 @@ type StatusShare struct {
 	Ns      int64  `json:"ns"`
 }
 
-// takingGIL is the function of CPython that waits for the GIL (Python/ceval_gil.h
-// up to 3.11, ceval_gil.c after), as symbols have it, also in parts.
-const takingGIL = "take_gil"
+// takers are functions of CPython that return with the GIL (Python/ceval_gil.h up
+// to 3.11, ceval_gil.c after, pystate.c). Stripped interpreters have no name for
+// the first, but for the others, which libraries call.
+var takers = []string{"take_gil", "PyEval_RestoreThread", "PyEval_AcquireThread", "PyGILState_Ensure"}
+
+// handOvers are functions that give the GIL to a thread that asked for it, and take
+// it again; up to 3.8 the evaluation function does so itself.
+var handOvers = []string{"_Py_HandlePending", "eval_frame_handle_pending"}
 
 // isTakingGIL tells from the native frames whether a thread without the GIL is on
-// its way to it. A stripped interpreter does not say.
+// its way to it, or gives it away to take it again. What Python code called is
+// its own matter: the search ends at an evaluation frame.
 func isTakingGIL(s *recording.Stack, frame func(uint32) *recording.Frame) bool {
-	return slices.ContainsFunc(s.Native, func(id uint32) bool {
+	inside, file := "", "" // the function inside, and its file
+	plain := true          // nothing inside but what hands over
+	for _, id := range s.Native {
 		f := frame(id)
 		if f == nil {
 			return false
 		}
-		name, _, _ := strings.Cut(f.Name, ".")
-		return name == takingGIL || slices.ContainsFunc(f.Inlined, func(s recording.Symbol) bool { return s.Name == takingGIL })
-	})
+		name, _, _ := strings.Cut(f.Name, ".") // compilers name parts so
+		switch {
+		case slices.Contains(takers, name) || slices.ContainsFunc(f.Inlined, func(s recording.Symbol) bool { return s.Name == takers[0] }):
+			return true
+		case slices.Contains(handOvers, name):
+			return plain && (file == f.File || inside == "")
+		case f.Eval:
+			return inside == "drop_gil"
+		}
+		plain = plain && (name == "" || name[0] == '[' || name == "drop_gil" || isLibc(f.File))
+		inside, file = name, f.File
+	}
+	return false
+}
+
+// isLibc tells whether a mapped file is glibc, its threads' library before 2.34, or
+// musl.
+func isLibc(path string) bool {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	return strings.HasPrefix(name, "libc.") || strings.HasPrefix(name, "libc-") || strings.HasPrefix(name, "libpthread") || strings.HasPrefix(name, "ld-musl")
 }
 
 // isImporting tells whether the import system has a frame on the stack: its
