@@ -241,7 +241,7 @@ type pathprofPyProcess struct {
 	FrameTlbc         uint32
 	CodeTlbc          uint32
 	TypeName          uint32
-	Reserved          uint32
+	Several           uint32
 }
 
 type pathprofPyScratch struct {

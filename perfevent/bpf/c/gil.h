@@ -157,7 +157,9 @@ global_fn u32 set_gil(struct event *e, struct py_process *p, struct py_thread *t
 	known = gil_holder(p, gil, &holder);
 	if (!known || holder != state) {
 		state = running_state(p, t, own_pointer(p), e->time);
-		gil = gil_of(p, state);
+		gil = state ? gil_of(p, state) : 0;
+		if (!gil)
+			return 0;
 		known = gil_holder(p, gil, &holder);
 	}
 	if ((e->flags & FLAG_FUTEX) && e->value - gil < GIL_SIZE)

@@ -56,7 +56,7 @@ struct py_process {
 	u32 frame_tlbc; /* NO_FIELD but in free-threaded builds from 3.14 on */
 	u32 code_tlbc;
 	u32 type_name; /* of a type object; 0 before 3.13, which has no PyMutex */
-	u32 reserved;
+	u32 several; /* interpreters, when a thread was last searched */
 };
 
 /* pyframes.Style */
@@ -173,8 +173,18 @@ inlined int gil_holder(struct py_process *p, u64 gil, u64 *holder)
 	return !bpf_probe_read_user(holder, sizeof(*holder), (void *)(gil + p->gil_holder));
 }
 
-/* python_status gives the GIL and garbage collection as they are for a state. */
-inlined enum status python_status(struct py_process *p, u64 state)
+inlined int is_state_of(struct py_process *p, u64 state, u32 tid, u64 pointer)
+{
+	if (p->thread_native_id != NO_FIELD)
+		return user_word(state + p->thread_native_id) == tid;
+	return user_word(state + p->thread_id) == pointer;
+}
+
+/*
+ * python_status gives the GIL and garbage collection as they are for a state. One GIL
+ * for several interpreters can have another state of the same thread as its holder.
+ */
+inlined enum status python_status(struct py_process *p, u64 state, u32 tid, u64 pointer)
 {
 	u64 at = p->collecting, holder;
 	enum status status = STATUS_GIL_OTHER;
@@ -184,7 +194,7 @@ inlined enum status python_status(struct py_process *p, u64 state)
 		return STATUS_GIL_UNKNOWN;
 	if (!holder)
 		status = STATUS_GIL_FREE;
-	if (holder != state)
+	if (holder != state && !(p->several && holder && is_state_of(p, holder, tid, pointer)))
 		return status;
 	if (!at && p->interp_collecting != NO_FIELD)
 		at = user_word(state + p->thread_interp) + p->interp_collecting;
@@ -193,51 +203,61 @@ inlined enum status python_status(struct py_process *p, u64 state)
 	return STATUS_GIL_OWN;
 }
 
-inlined int is_state_of(struct py_process *p, u64 state, u32 tid, u64 pointer)
+/* has_frames tells whether a thread state runs Python code, or called what does. */
+inlined int has_frames(struct py_process *p, u64 state)
 {
-	if (p->thread_native_id != NO_FIELD)
-		return user_word(state + p->thread_native_id) == tid;
-	return user_word(state + p->thread_id) == pointer;
-}
+	u64 frame = user_word(state + p->thread_frame);
 
-/*
- * A thread has a state in each interpreter that it made or runs, and runs one of
- * them: the one that holds its GIL, while it has it. Else it is most likely one with
- * frames: those that it does not run have none, but for the ones from which it
- * entered another interpreter. Interpreters are listed newest first
- * (PyInterpreterState_New), and what runs is mostly newer than what entered it.
- */
-enum likely {
-	LIKELY_NOT, /* not the thread's */
-	LIKELY_IDLE,
-	LIKELY_FRAMES,
-	LIKELY_HOLDER,
-};
-
-inlined enum likely likely_runs(struct py_process *p, u64 state)
-{
-	u64 holder, frame;
-
-	if (gil_holder(p, gil_of(p, state), &holder) && holder == state)
-		return LIKELY_HOLDER;
-	frame = user_word(state + p->thread_frame);
 	if (p->cframe_current != NO_FIELD)
 		frame = user_word(frame + p->cframe_current);
 	/* 3.15 has a frame that is none below all others. */
 	if (frame && p->frame_owner != NO_FIELD &&
 	    (user_word(frame + p->frame_owner) & 0xff) >= p->owner_shim)
 		frame = user_word(frame + p->frame_back);
-	return frame ? LIKELY_FRAMES : LIKELY_IDLE;
+	return frame != 0;
 }
+
+/*
+ * A thread has a state in each interpreter that it made or runs, and runs one of
+ * them. The others have no frames, but for the one from which it entered that
+ * interpreter, which is older; and interpreters are listed newest first
+ * (PyInterpreterState_New). Who enters an older one from a newer is told by the
+ * GIL, if they have one each. One GIL tells nothing: up to 3.11 its holder stays
+ * when a thread changes states (PyThreadState_Swap).
+ */
+enum likely {
+	LIKELY_NOT, /* not the thread's */
+	LIKELY_IDLE,
+	LIKELY_FRAMES,
+	LIKELY_HOLDER, /* has frames and a GIL of its own, which it holds */
+};
 
 struct thread_search {
 	struct py_process *p;
 	u64 interp, state;
 	u64 pointer;
-	u64 found;
+	u64 found, gil; /* the likeliest state so far, and its GIL */
 	u32 tid;
-	enum likely likely; /* that it runs the one found */
+	u32 several; /* interpreters */
+	enum likely likely;
 };
+
+inlined void consider(struct thread_search *t)
+{
+	struct py_process *p = t->p;
+	enum likely likely = LIKELY_IDLE;
+	u64 gil = gil_of(p, t->state), holder;
+
+	if (has_frames(p, t->state))
+		likely = LIKELY_FRAMES;
+	if (likely == LIKELY_FRAMES && gil != t->gil && gil_holder(p, gil, &holder) && holder == t->state)
+		likely = LIKELY_HOLDER;
+	if (likely <= t->likely)
+		return;
+	t->likely = likely;
+	t->found = t->state;
+	t->gil = gil;
+}
 
 static long search_step(u32 i, struct thread_search *t)
 {
@@ -248,18 +268,12 @@ static long search_step(u32 i, struct thread_search *t)
 			return 1;
 		t->state = user_word(t->interp + p->interp_threads_head);
 		t->interp = user_word(t->interp + p->interp_next);
+		if (t->interp)
+			t->several = 1;
 		return 0;
 	}
-	if (is_state_of(p, t->state, t->tid, t->pointer)) {
-		enum likely likely = likely_runs(p, t->state);
-
-		if (likely > t->likely) {
-			t->likely = likely;
-			t->found = t->state;
-		}
-		if (likely == LIKELY_HOLDER)
-			return 1;
-	}
+	if (is_state_of(p, t->state, t->tid, t->pointer))
+		consider(t);
 	t->state = user_word(t->state + p->thread_next);
 	return 0;
 }
@@ -271,6 +285,7 @@ static long search_step(u32 i, struct thread_search *t)
  * thousandth of the time.
  */
 #define FREE_ROUNDS 16
+#define FREE_ROUNDS_FOUND 128 /* that state may not be the one it runs any more */
 #define RETRY_PER_ROUND (50 * 1000ULL)
 
 /*
@@ -282,17 +297,22 @@ inlined u64 find_thread_state(struct py_process *p, struct py_thread *t, u32 tid
 	struct thread_search search = { .p = p, .tid = tid, .pointer = pointer };
 	u64 rounds;
 
-	search.state = search.found = search.likely = t->zero;
+	search.state = search.found = search.gil = t->zero;
+	search.likely = search.several = t->zero;
 	search.interp = user_word(p->interpreters_head);
 	rounds = repeat(MAX_THREADS, search_step, &search);
 	t->state = search.found;
-	t->retry_time = rounds > FREE_ROUNDS ? now + rounds * RETRY_PER_ROUND : 0;
+	p->several = search.several;
+	t->retry_time = 0;
+	if (rounds > (search.found ? FREE_ROUNDS_FOUND : FREE_ROUNDS))
+		t->retry_time = now + rounds * RETRY_PER_ROUND;
 	return t->state;
 }
 
 /*
- * running_state returns the state that a thread runs if that may be another than
- * the remembered one, which is its own, but does not hold its GIL.
+ * running_state returns the state that a thread runs, which may be another than the
+ * remembered one, its own. Whether there are several interpreters is asked for
+ * threads without their GIL only: each is in that state soon enough.
  */
 global_fn u64 running_state(struct py_process *p, struct py_thread *t, u64 pointer, u64 now)
 {
@@ -364,17 +384,16 @@ global_fn u64 thread_state(struct py_process *p, struct py_thread *t, struct py_
  */
 inlined enum status status_of(struct py_process *p, struct py_thread *t, struct py_scratch *s, u64 *state, u64 now)
 {
-	enum status status = python_status(p, *state);
-	u64 pointer, running;
+	u64 pointer = own_pointer(p), running;
+	enum status status = python_status(p, *state, t->inner_tid, pointer);
 
-	if ((status & ~STATUS_COLLECTING) == STATUS_GIL_OWN)
+	if ((status & ~STATUS_COLLECTING) == STATUS_GIL_OWN && !p->several)
 		return status;
-	pointer = own_pointer(p);
 	running = running_state(p, t, pointer, now);
 	if (running == *state || !running || !take_state(p, s, running, t->inner_tid, pointer))
 		return status;
 	*state = running;
-	return python_status(p, running);
+	return python_status(p, running, t->inner_tid, pointer);
 }
 
 /* frame_word reads a word of the frame at w->bytes + at. */
