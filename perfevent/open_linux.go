@@ -98,8 +98,8 @@ func explainOpen(e EventSpec, err error) error {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		missing.Feature = "perf events of all tasks"
 		missing.Hint = "run as root or with CAP_PERFMON"
-		if level, err := readSysctl("kernel.perf_event_paranoid"); err == nil && level > 0 {
-			missing.Hint += fmt.Sprintf(", or: sysctl kernel.perf_event_paranoid=0 (it is %d)", level)
+		if level, err := readSysctl(paranoid); err == nil && level > 0 {
+			missing.Hint += fmt.Sprintf(", or: sysctl %s=0 (it is %d)", paranoid, level)
 		}
 	case errors.Is(err, unix.ENOSYS):
 		missing.Feature = "perf_event_open"

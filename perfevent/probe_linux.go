@@ -209,11 +209,13 @@ func probeBPF() Feature {
 	return f
 }
 
+const paranoid = "kernel.perf_event_paranoid"
+
 func probeClock(caps capSet) Feature {
 	f := Feature{Name: "perf events of all tasks", Mode: ModeRecord}
 	err := tryOpen(CPUClock)
 	if err == nil {
-		f.OK, f.Detail = true, sysctlText("kernel.perf_event_paranoid")
+		f.OK, f.Detail = true, sysctlText(paranoid)
 		return f
 	}
 	f.Detail = err.Error()
@@ -223,6 +225,11 @@ func probeClock(caps capSet) Feature {
 	}
 	if caps.has(capPerfmon) && errors.Is(err, fs.ErrPermission) {
 		f.Hint = "a container or a user namespace forbids it: run outside, or with --privileged"
+		// Debian's kernels know a level above the others', which only
+		// CAP_SYS_ADMIN passes.
+		if level, err := readSysctl(paranoid); err == nil && level > 2 {
+			f.Hint = fmt.Sprintf("run with sudo, or: sysctl %s=2 (it is %d)", paranoid, level)
+		}
 	}
 	return f
 }

@@ -368,7 +368,7 @@ func (w *watcher) notes() []string {
 	}
 	slices.Sort(list)
 	if n := len(w.tables.denied); n > 0 {
-		hint := "run with sudo, or give CAP_SYS_PTRACE"
+		hint := "run with sudo, or give CAP_SYS_PTRACE, and CAP_DAC_READ_SEARCH for programs in closed folders"
 		if os.Geteuid() == 0 {
 			hint = "the kernel refuses it even to root, as it does for processes outside the container"
 		}

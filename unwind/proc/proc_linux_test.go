@@ -55,11 +55,47 @@ func TestMapsOfSelf(t *testing.T) {
 var programData byte // a variable of the program, for its address
 
 func TestMemory(t *testing.T) {
-	m, err := OpenMemory(os.Getpid())
+	for name, open := range map[string]func(int) (*Memory, error){"file": OpenMemory, "number": openByNumber} {
+		t.Run(name, func(t *testing.T) {
+			m, err := open(os.Getpid())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			checkMemory(t, m)
+		})
+	}
+	if _, err := OpenMemory(gonePID); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no process: got %v, want os.ErrNotExist", err)
+	}
+}
+
+// By number, memory ends with its process, and is not the next one's.
+func TestMemoryByNumber(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := openByNumber(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
+	cmd.Process.Kill()
+	cmd.Wait()
+	m.pid = os.Getpid() // as if the number were in use again
+	word := uint64(1)
+	if n, err := m.ReadAt(make([]byte, 8), int64(uintptr(unsafe.Pointer(&word)))); n != 0 || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %d bytes, %v, want os.ErrNotExist", n, err)
+	}
+	runtime.KeepAlive(&word)
+	if _, err := openByNumber(gonePID); err == nil {
+		t.Error("no process: no error")
+	}
+}
+
+func checkMemory(t *testing.T, m *Memory) {
+	t.Helper()
 	page := unix.Getpagesize()
 	area, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -87,9 +123,6 @@ func TestMemory(t *testing.T) {
 	}
 	if n, err := m.ReadAt(nil, 0); n != 0 || err != nil {
 		t.Errorf("no bytes: got %d, %v", n, err)
-	}
-	if _, err := OpenMemory(gonePID); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no process: got %v, want os.ErrNotExist", err)
 	}
 	runtime.KeepAlive(area)
 }

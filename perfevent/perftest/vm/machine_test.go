@@ -49,8 +49,9 @@ func emulator(k kind, kernel, initrd string) []string {
 		"-smp", "2", "-m", "2560", "-nographic", "-nodefaults", "-no-reboot",
 		"-serial", "stdio", "-kernel", kernel, "-initrd", initrd, "-append",
 	}
-	// loglevel: only the kernel's last words; the rest is read from /dev/kmsg.
-	options := "rdinit=/init loglevel=1 panic=-1 " + k.options + " console="
+	// loglevel: warnings with their stacks, should the machine hang; /dev/kmsg has
+	// all.
+	options := "rdinit=/init loglevel=5 panic=-1 " + k.options + " console="
 	processor := []string{"-cpu", "max", "-accel", "tcg,thread=multi"}
 	if k.icount {
 		processor = []string{"-cpu", "max", "-accel", "tcg,thread=single", "-icount", fmt.Sprint("shift=", instructionShift)}

@@ -78,7 +78,7 @@ var rightsCases = []rightsCase{
 	{"user, CAP_BPF CAP_PERFMON", user("2", capBPF, capPerfmon), tried{Works: true, Python: true}},
 	{"user, CAP_BPF CAP_PERFMON CAP_SYS_PTRACE", user("2", three...), tried{Works: true, Python: true, Others: true}},
 	{"user, those and CAP_SYSLOG", user("2", four...), all},
-	{"user, those four, perf_event_paranoid 3", user("3", four...), all},
+	{"user, those four, perf_event_paranoid 3 (Debian)", user("3", four...), refused},
 	{"user, those four, perf_event_paranoid -1", user("-1", four...), all},
 	{"root, kptr_restrict 2", sysctl("kernel.kptr_restrict", "2"), tried{Works: true, Python: true, Others: true}},
 	{"root, no BTF", limits{Hide: []string{"/sys/kernel/btf"}}, refused},
