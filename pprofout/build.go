@@ -43,7 +43,7 @@ func Build(p *join.Profile, paths ...int) (*profile.Profile, error) {
 			refs = append(refs, entryRef{i, e})
 		}
 	}
-	return build(p, refs)
+	return build(p, refs, nil)
 }
 
 // builder numbers what a profile refers to.
@@ -55,6 +55,8 @@ type builder struct {
 	locations map[locationKey]*profile.Location
 	functions map[functionKey]*profile.Function
 	mappings  map[mappingKey]*profile.Mapping
+	// finding on the difference from another profile; nil: there is none.
+	finding func(*join.ThreadPath, *join.Entry) join.Finding
 }
 
 // sampleKey: entries alike in stack and labels are one sample.
@@ -80,7 +82,7 @@ type functionKey struct {
 type mappingKey struct{ file, buildID string }
 
 // build makes a profile of some entries.
-func build(p *join.Profile, refs []entryRef) (*profile.Profile, error) {
+func build(p *join.Profile, refs []entryRef, finding func(*join.ThreadPath, *join.Entry) join.Finding) (*profile.Profile, error) {
 	b := &builder{
 		p:         p,
 		out:       newProfile(p),
@@ -89,6 +91,7 @@ func build(p *join.Profile, refs []entryRef) (*profile.Profile, error) {
 		locations: make(map[locationKey]*profile.Location),
 		functions: make(map[functionKey]*profile.Function),
 		mappings:  make(map[mappingKey]*profile.Mapping),
+		finding:   finding,
 	}
 	// pprof shows the first mapping as the profile's file.
 	b.mapping(&join.Frame{Kind: join.KindPython})
@@ -134,6 +137,9 @@ func (b *builder) add(r entryRef) {
 		b.label(s, path, &path.Classes[key.class].Key)
 		if e.Status != join.StatusUnknown {
 			s.Label["python"] = []string{string(e.Status)}
+		}
+		if b.finding != nil {
+			s.Label["difference"] = []string{string(b.finding(path, e))}
 		}
 		b.samples[key] = s
 		b.out.Sample = append(b.out.Sample, s)

@@ -87,7 +87,7 @@ func WriteDir(p *join.Profile, dir string, by By) ([]File, error) {
 	}
 	var files []File
 	for _, g := range append([]*group{all}, groups...) {
-		prof, err := build(p, g.refs)
+		prof, err := build(p, g.refs, nil)
 		if err != nil {
 			return files, err
 		}

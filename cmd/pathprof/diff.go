@@ -23,6 +23,7 @@ type diffFlags struct {
 	json     bool
 	requests string
 	top      int
+	pair     string
 }
 
 func newDiffCommand(e *env) *cobra.Command {
@@ -33,11 +34,12 @@ func newDiffCommand(e *env) *cobra.Command {
 		Long: `A and B are recordings, or folders that pprof has written. Of a recording it is
 known how much the program varies by itself; of profiles only how many samples there are.
 
-go tool pprof shows the same without margins, with the sign of B less A:
-  go tool pprof -top -diff_base=a/path.pb.gz b/path.pb.gz
-Its times are of the whole recordings: with unequal lengths add -normalize.`,
+For go tool pprof, --pprof writes a pair of profiles of equal length. It shows B less A
+without margins; the label "difference" says what is known of each:
+  go tool pprof -top -diff_base=DIR/a.pb.gz -tagfocus=difference=slower DIR/b.pb.gz`,
 		Example: `  pathprof diff before.pathprof after.pathprof
   pathprof diff before.pathprof after.pathprof --requests 1200,1350
+  pathprof diff before.pathprof after.pathprof --pprof pair
   pathprof diff out-before out-after --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -64,6 +66,11 @@ Its times are of the whole recordings: with unequal lengths add -normalize.`,
 				}
 			}
 			c := join.Compare(sides[0], sides[1], opt)
+			if f.pair != "" {
+				if err := f.writePair(e, sides, &c); err != nil {
+					return err
+				}
+			}
 			if f.json {
 				enc := json.NewEncoder(e.stdout)
 				enc.SetIndent("", "  ")
@@ -79,8 +86,18 @@ Its times are of the whole recordings: with unequal lengths add -normalize.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	flags.StringVar(&f.requests, "requests", "", "how many requests were served meanwhile, `A,B`: compare time per request")
+	flags.StringVar(&f.pair, "pprof", "", "write a pair of profiles for go tool pprof -diff_base into `DIR`, too")
 	flags.IntVar(&f.top, "top", defaultTop, "functions without a difference listed for each class, `N`")
 	return cmd
+}
+
+// writePair writes the sides for go tool pprof, and belongs to who typed the command.
+func (f *diffFlags) writePair(e *env, sides [2]*join.Profile, c *join.Comparison) error {
+	made := firstMade(f.pair)
+	if err := pprofout.WritePair(sides[0], sides[1], c, f.pair); err != nil {
+		return err
+	}
+	return handOver(made, e.getenv)
 }
 
 // parseRequests reads two counts.
