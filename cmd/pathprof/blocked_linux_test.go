@@ -82,7 +82,7 @@ func blockedStacks(t *testing.T, dir string) map[int32][]blockedStack {
 // for every wait of a millisecond and more.
 func TestBlockedTruth(t *testing.T) {
 	needRecorder(t)
-	minors := []string{"3.8", "3.12", "3.14"}
+	minors := []string{"3.8", "3.14"}
 	if os.Getenv("PATHPROF_FULL") == "1" {
 		minors = versions
 	}

@@ -61,7 +61,7 @@ var statusVersions = versions[1:]
 // collects garbage has the status of it; threads that compete have it or wait.
 func TestStatus(t *testing.T) {
 	needRecorder(t)
-	minors := []string{"3.8", "3.12", "3.14"}
+	minors := []string{"3.8", "3.14"}
 	if os.Getenv("PATHPROF_FULL") == "1" {
 		minors = statusVersions
 	}

@@ -320,7 +320,7 @@ func checkWays(t *testing.T, python string, ways []way) {
 // complete.
 func TestWays(t *testing.T) {
 	needRecorder(t)
-	minors := []string{"3.8", "3.12", "3.14"}
+	minors := []string{"3.11", "3.14"}
 	if os.Getenv("PATHPROF_FULL") == "1" {
 		minors = versions
 	}

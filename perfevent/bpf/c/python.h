@@ -173,6 +173,12 @@ inlined int gil_holder(struct py_process *p, u64 gil, u64 *holder)
 	return !bpf_probe_read_user(holder, sizeof(*holder), (void *)(gil + p->gil_holder));
 }
 
+/* own_pointer is what tells the current thread's state up to 3.10. */
+inlined u64 own_pointer(struct py_process *p)
+{
+	return p->thread_native_id == NO_FIELD ? thread_pointer(bpf_get_current_task_btf()) : 0;
+}
+
 inlined int is_state_of(struct py_process *p, u64 state, u32 tid, u64 pointer)
 {
 	if (p->thread_native_id != NO_FIELD)
@@ -184,7 +190,7 @@ inlined int is_state_of(struct py_process *p, u64 state, u32 tid, u64 pointer)
  * python_status gives the GIL and garbage collection as they are for a state. One GIL
  * for several interpreters can have another state of the same thread as its holder.
  */
-inlined enum status python_status(struct py_process *p, u64 state, u32 tid, u64 pointer)
+inlined enum status python_status(struct py_process *p, u64 state, u32 tid)
 {
 	u64 at = p->collecting, holder;
 	enum status status = STATUS_GIL_OTHER;
@@ -194,7 +200,7 @@ inlined enum status python_status(struct py_process *p, u64 state, u32 tid, u64 
 		return STATUS_GIL_UNKNOWN;
 	if (!holder)
 		status = STATUS_GIL_FREE;
-	if (holder != state && !(p->several && holder && is_state_of(p, holder, tid, pointer)))
+	if (holder != state && !(p->several && holder && is_state_of(p, holder, tid, own_pointer(p))))
 		return status;
 	if (!at && p->interp_collecting != NO_FIELD)
 		at = user_word(state + p->thread_interp) + p->interp_collecting;
@@ -350,12 +356,6 @@ inlined int take_state(struct py_process *p, struct py_scratch *s, u64 state, u3
 	return state_word(s, state, p->thread_id) == pointer;
 }
 
-/* own_pointer is what tells the current thread's state up to 3.10. */
-inlined u64 own_pointer(struct py_process *p)
-{
-	return p->thread_native_id == NO_FIELD ? thread_pointer(bpf_get_current_task_btf()) : 0;
-}
-
 /*
  * thread_state copies the current thread's PyThreadState to s and returns its
  * address, 0 if it has none.
@@ -384,16 +384,17 @@ global_fn u64 thread_state(struct py_process *p, struct py_thread *t, struct py_
  */
 inlined enum status status_of(struct py_process *p, struct py_thread *t, struct py_scratch *s, u64 *state, u64 now)
 {
-	u64 pointer = own_pointer(p), running;
-	enum status status = python_status(p, *state, t->inner_tid, pointer);
+	enum status status = python_status(p, *state, t->inner_tid);
+	u64 pointer, running;
 
 	if ((status & ~STATUS_COLLECTING) == STATUS_GIL_OWN && !p->several)
 		return status;
+	pointer = own_pointer(p);
 	running = running_state(p, t, pointer, now);
 	if (running == *state || !running || !take_state(p, s, running, t->inner_tid, pointer))
 		return status;
 	*state = running;
-	return python_status(p, running, t->inner_tid, pointer);
+	return python_status(p, running, t->inner_tid);
 }
 
 /* frame_word reads a word of the frame at w->bytes + at. */
