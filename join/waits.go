@@ -49,17 +49,20 @@ func (o *objects) in(on *execgraph.On, pid int32, at int64) (full, class string)
 }
 
 // withoutClient leaves a connection the end that stays the same when a client
-// connects anew: "tcp 10.0.0.2:4000>10.0.0.1:80" becomes "tcp >10.0.0.1:80".
+// connects anew: "tcp 10.0.0.2:4000>10.0.0.1:80" becomes "tcp >10.0.0.1:80", and
+// "unix [77]>/run/x" "unix >/run/x".
 func withoutClient(in string) string {
-	head, ends, ok := strings.Cut(in, " of tcp ")
-	if !ok {
-		return in
-	}
-	if i := strings.IndexByte(ends, '>'); i >= 0 {
-		return head + " of tcp " + ends[i:]
-	}
-	if i := strings.IndexByte(ends, '<'); i >= 0 {
-		return head + " of tcp " + ends[:i+1]
+	for _, kind := range []string{" of tcp ", " of unix "} {
+		head, ends, ok := strings.Cut(in, kind)
+		if !ok {
+			continue
+		}
+		if i := strings.IndexByte(ends, '>'); i >= 0 {
+			return head + kind + ends[i:]
+		}
+		if i := strings.IndexByte(ends, '<'); i >= 0 {
+			return head + kind + ends[:i+1]
+		}
 	}
 	return in
 }

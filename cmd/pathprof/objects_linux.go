@@ -99,11 +99,7 @@ func (o *objects) name(pid int32, fd uint64, f *bpf.File) string {
 	case protocol != "":
 		return o.table(pid, func(s *proc.Sockets) string { return s.Ends(protocol, f.Local, f.Peer) })
 	case f.Mode&unix.S_IFMT == unix.S_IFSOCK:
-		name := o.table(pid, func(s *proc.Sockets) string { return s.Names[f.Inode] })
-		if name == "" || name == "unix" {
-			return cmp.Or(name, "socket") + ":[" + inode + "]"
-		}
-		return name
+		return o.table(pid, func(s *proc.Sockets) string { return unixName(s.Names, f) })
 	}
 	if o.reads < maxReads {
 		o.reads++
@@ -116,6 +112,31 @@ func (o *objects) name(pid int32, fd uint64, f *bpf.File) string {
 		return "pipe:[" + inode + "]"
 	}
 	return fmt.Sprintf("closed file, inode %s of device %d:%d", inode, f.Device>>20, f.Device&(1<<20-1))
+}
+
+// unixName names a socket without addresses by what /proc calls it and its peer,
+// the arrow towards the one that has a name.
+func unixName(names map[uint64]string, f *bpf.File) string {
+	inode := func(n uint64) string { return "[" + strconv.FormatUint(n, 10) + "]" }
+	name := names[f.Inode]
+	if name != "" && !strings.HasPrefix(name, "unix") {
+		return name
+	}
+	if f.PeerInode == 0 {
+		if name == "" || name == "unix" {
+			return cmp.Or(name, "socket") + ":" + inode(f.Inode)
+		}
+		return name
+	}
+	own, named := strings.CutPrefix(name, "unix ")
+	peer, _ := strings.CutPrefix(names[f.PeerInode], "unix ")
+	if peer == "" || peer == "unix" {
+		peer = inode(f.PeerInode)
+	}
+	if named {
+		return "unix " + own + "<" + peer
+	}
+	return "unix " + inode(f.Inode) + ">" + peer
 }
 
 // table asks the tables of sockets of a process' network namespace, and again

@@ -158,3 +158,25 @@ func TestFaultedFile(t *testing.T) {
 		t.Errorf("a call is no fault: %v", got)
 	}
 }
+
+// A Unix socket is named by its ends, with the arrow towards the one that has a name.
+func TestUnixNames(t *testing.T) {
+	names := map[uint64]string{1: "unix /run/x", 2: "unix", 3: "unix", 4: "unix /run/x", 5: "netlink"}
+	for _, c := range []struct {
+		inode, peer uint64
+		want        string
+	}{
+		{1, 0, "unix /run/x"}, // listening
+		{2, 4, "unix [2]>/run/x"},
+		{4, 2, "unix /run/x<[2]"}, // what was accepted has the name of what listens
+		{2, 3, "unix [2]>[3]"},
+		{3, 9, "unix [3]>[9]"},
+		{2, 0, "unix:[2]"},
+		{5, 0, "netlink"},
+		{9, 0, "socket:[9]"},
+	} {
+		if got := unixName(names, &bpf.File{Inode: c.inode, PeerInode: c.peer}); got != c.want {
+			t.Errorf("%d to %d: got %q, want %q", c.inode, c.peer, got, c.want)
+		}
+	}
+}

@@ -23,13 +23,15 @@ type File struct {
 	Listening bool
 	// Local and Peer are the ends of such a socket; Peer's port is 0 if it has none.
 	Local, Peer netip.AddrPort
+	// PeerInode is that of the socket a Unix socket is connected to, 0 for none.
+	PeerInode uint64
 }
 
 const (
 	fileSize = 120
 	// From the kernel: include/linux/socket.h, include/net/tcp_states.h.
-	familyInet, familyInet6 = 2, 10
-	stateListen             = 10
+	familyUnix, familyInet, familyInet6 = 1, 2, 10
+	stateListen                         = 10
 )
 
 // decodeFile reads a struct file_event of c/event.h.
@@ -45,6 +47,9 @@ func (rec *Record) decodeFile(raw []byte) error {
 		Inode:  le.Uint64(raw[16:]),
 		Device: le.Uint32(raw[36:]),
 		Mode:   le.Uint32(raw[56:]),
+	}
+	if le.Uint16(raw[72:]) == familyUnix {
+		rec.File.PeerInode = le.Uint64(raw[96:])
 	}
 	size := map[uint16]int{familyInet: 4, familyInet6: 16}[le.Uint16(raw[72:])]
 	if size == 0 {

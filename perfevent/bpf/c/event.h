@@ -118,7 +118,7 @@ struct event {
 struct file_event {
 	struct event event;
 	u16 family, protocol, local_port, peer_port; /* 0: no socket with addresses */
-	u8 local[16], peer[16];
+	u8 local[16], peer[16]; /* of a Unix socket: peer is the inode of the other end */
 	u8 socket_state;
 	u8 reserved[7];
 };

@@ -53,19 +53,32 @@ struct sock_common {
 	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
 };
 
+struct socket;
+
 struct sock {
 	struct sock_common __sk_common;
 	u16 sk_protocol; /* since 5.6 */
+	struct socket *sk_socket;
 };
 
 struct socket {
 	struct sock *sk;
 };
 
+struct socket_alloc {
+	struct socket socket;
+	struct inode vfs_inode;
+};
+
+struct unix_sock {
+	struct sock *peer;
+};
+
 #pragma clang attribute pop
 
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000
+#define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
 
@@ -108,13 +121,35 @@ inlined struct file *file_of(struct task_struct *task, u32 fd)
 	return file;
 }
 
-/* set_ends fills in a TCP or UDP socket's addresses and ports. */
+/* unix_peer returns the inode of the socket that a Unix socket is connected to, 0
+ * if there is none, or the kernel's types do not tell. */
+inlined u64 unix_peer(struct sock *sk)
+{
+	struct sock *peer;
+	void *socket;
+
+	if (!bpf_core_field_exists(struct unix_sock, peer) || !bpf_core_field_exists(struct socket_alloc, vfs_inode))
+		return 0;
+	peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
+	socket = BPF_CORE_READ(peer, sk_socket);
+	if (!socket)
+		return 0; /* none, or closed */
+	socket -= bpf_core_field_offset(struct socket_alloc, socket);
+	return BPF_CORE_READ((struct socket_alloc *)socket, vfs_inode.i_ino);
+}
+
+/* set_ends fills in a TCP or UDP socket's addresses and ports, and a Unix socket's
+ * peer. */
 inlined void set_ends(struct file_event *f, struct file *file)
 {
 	struct socket *socket = BPF_CORE_READ(file, private_data);
 	struct sock *sk = BPF_CORE_READ(socket, sk);
 
 	f->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (f->family == AF_UNIX) {
+		*(u64 *)f->peer = unix_peer(sk);
+		return;
+	}
 	f->protocol = BPF_CORE_READ(sk, sk_protocol);
 	f->socket_state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	f->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
