@@ -53,14 +53,17 @@ type loopClock struct {
 	tasks   map[loopKey]*LoopTask
 	current *LoopTask // who has the loop
 	since   int64     // ns that it had it
+	sure    bool      // it has had it at the last sample
+	lost    int64     // ns since then, in which the thread lost its CPU
 }
 
 // note adds an entry of the target's own time, in the order of the path.
 func (c *loopClock) note(s *Stack, v Values, own bool) {
 	f := loopFrame(s)
 	if f == nil {
+		c.sure = false
 		if own && !isUnsampled(s) {
-			c.current, c.since = nil, 0
+			c.current, c.since, c.lost = nil, 0, 0
 		}
 		return
 	}
@@ -71,12 +74,26 @@ func (c *loopClock) note(s *Stack, v Values, own bool) {
 		c.tasks[k] = t
 	}
 	if c.current != t {
-		c.current, c.since = t, 0
+		c.current, c.since, c.lost = t, 0, 0
 	}
-	c.since += v.PathNs
-	t.Ns += v.PathNs
+	c.since += c.lost + v.PathNs
+	t.Ns += c.lost + v.PathNs
+	c.lost, c.sure = 0, v.Samples > 0
 	t.Samples += v.Samples
 	t.LongestNs = max(t.LongestNs, c.since)
+}
+
+// keep notes time for which the thread lost its CPU. It is whose turn it was at the
+// last sample. If the thread ran since, without one, it is his if he has the loop
+// afterwards, too; else nobody knows.
+func (c *loopClock) keep(ns int64) {
+	if c.lost += ns; !c.sure || c.current == nil {
+		return
+	}
+	c.since += c.lost
+	c.current.Ns += c.lost
+	c.current.LongestNs = max(c.current.LongestNs, c.since)
+	c.lost = 0
 }
 
 // isUnsampled: time of which it is not known who had it ends nobody's turn.

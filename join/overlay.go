@@ -58,5 +58,7 @@ func (o *overlay) lay(path *execgraph.Path, seg *execgraph.Segment, s span, entr
 		}
 	} else if st := o.j.loopStack(path, seg); st != nil {
 		o.loop.note(st, Values{PathNs: seg.End - seg.Begin}, true)
+	} else if seg.Depth == 0 && seg.State == execgraph.Preempted {
+		o.loop.keep(seg.End - seg.Begin)
 	}
 }
