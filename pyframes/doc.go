@@ -29,7 +29,16 @@
 //     what changes with it, and [Process.ReadCode] compares.
 //
 //   - A thread that made a sub-interpreter has a thread state in each, of the
-//     same number. It runs one; the others are idle and may have no frames.
+//     same number. It runs one; the others are idle and may have no frames. From
+//     3.13 on a run makes a state and deletes it. Up to 3.11 the holder of the GIL
+//     stays when a thread changes states: it tells the thread, not the state.
+//
+//   - While greenlet switches, it links frames past the shims, which lie on the C
+//     stack that it copies away (3.12 and newer): for as long they have no entries.
+//
+//   - GCC 16 can take the loop of the evaluation function for code that seldom
+//     runs: then nearly all of it is in its cold part, which a stripped file has no
+//     name for: see [Cache].
 //
 //   - From 3.11 on CPython hides a frame before its first traceable instruction,
 //     and [Process.Frames] leaves it out. A walk that looks at less, as the

@@ -241,7 +241,8 @@ def a0(group):
 
 def a1(group):
     while True:
-        w0()
+        for _ in range(5):
+            w0()
         group[1].switch(group)
 
 
@@ -255,7 +256,8 @@ def b1(group):
 
 def b2(group):
     while True:
-        w0()
+        for _ in range(5):
+            w0()
         group[2].switch()
 
 
