@@ -337,7 +337,7 @@ def reparent(clock):
         time.sleep(0.01)
 
     os.waitpid(fork(lambda: fork(grandchild)), 0)
-    pid = int(os.read(r, 20))
+    pid = int(b"".join(iter(lambda: os.read(r, 1), b"\n")))
     clock.by(pid, "child_work", pid)
     with clock:
         os.read(r, 1)
