@@ -5,8 +5,15 @@
 // processors that the machine at hand does not have.
 //
 //	PATHPROF_VM=short go test -v ./perfevent/perftest/vm    # one machine
-//	PATHPROF_VM=full  go test -v -timeout=30m ./perfevent/perftest/vm
+//	PATHPROF_VM=full  go test -v -timeout=40m ./perfevent/perftest/vm
 //	PATHPROF_VM=full  go test -v -run 'TestMatrix/arm64' ./perfevent/perftest/vm
+//	PATHPROF_VM=full  go test -v ./perfevent/perftest/vm -args -steps 'check|profile10'
+//	PATHPROF_VM=full  go test -v ./perfevent/perftest/vm -args -kernel Image -options irqchip.gicv3_pseudo_nmi=1
+//
+// The last runs an arm64 kernel of one's own, for what none of Debian's has: pages
+// of 64 K (CONFIG_ARM64_64K_PAGES) and counters whose interrupts are NMIs
+// (CONFIG_ARM64_PSEUDO_NMI). It needs BTF, the BPF JIT, perf's counters, cgroups, a
+// PL011 console and what CPython needs built in.
 //
 // Kernels, CPython and busybox are Debian's packages, fetched by apt with a
 // state of its own (nothing of the machine's packages changes) into pathprof/vm
@@ -23,7 +30,11 @@
 // Traps:
 //
 //   - Emulated time is the host's: a machine on a busy host sees long
-//     preemptions that it cannot explain. No step judges by wall time.
+//     preemptions that it cannot explain. No step judges by wall time, and
+//     profiles are judged less strictly where samples cover too little of it.
+//   - A sample takes an emulated processor some 0.1 ms, and far longer on a busy
+//     host. Samples that take longer than their period leave a processor no time
+//     at all, which looks like a soft lockup.
 //   - Emulated counters: qemu-system-aarch64 has a PMU that counts cycles (at a
 //     nominal 1 GHz, from the clock) and overflows; it has "instructions" only
 //     with -icount. x86 under emulation has none.

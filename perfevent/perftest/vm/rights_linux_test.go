@@ -112,7 +112,7 @@ func rightsPlan(kind) plan {
 	var p plan
 	for _, c := range rightsCases {
 		p.Steps = append(p.Steps, step{
-			Name: c.name, Limits: c.limits, Args: []string{"/init"}, Seconds: 120, Beside: true,
+			Name: c.name, Limits: c.limits, Args: []string{"/init"}, Seconds: 240, Beside: true,
 			Env: []string{rightsEnv + "=1", "HOME=/tmp"},
 		})
 	}
@@ -142,7 +142,7 @@ func (r *tried) record() error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 220*time.Second)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "rights")
 	if err != nil {
@@ -151,8 +151,8 @@ func (r *tried) record() error {
 	defer os.RemoveAll(dir)
 	recording := filepath.Join(dir, "r")
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "/usr/bin/pathprof", "record", "-o", recording, "--period", "4ms", "--",
-		"/usr/bin/python3", "/src/calibrate/workloads/profile10.py", "2")
+	cmd := exec.CommandContext(ctx, "/usr/bin/pathprof", "record", "-o", recording, "--period", "10ms", "--",
+		"/usr/bin/python3", "/src/calibrate/workloads/profile10.py", "1", "--cpu")
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		r.Says = strings.TrimSpace(stderr.String())
