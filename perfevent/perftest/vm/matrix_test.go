@@ -87,7 +87,7 @@ var tests = []struct {
 
 // allowedSkips are needs that a machine is not meant to meet: other interpreters
 // than its own, and compilers.
-var allowedSkips = regexp.MustCompile(`needs (Python 3\.\d+:|tool (gcc|gdb|objcopy|objdump|readelf|strip|go|unshare):|aarch64-linux-gnu-gcc)|the program holds the runtime itself|lies on no whole block device`)
+var allowedSkips = regexp.MustCompile(`needs (Python 3\.\d+:|tool (musl-gcc|gcc|gdb|objcopy|objdump|readelf|strip|go|unshare):|aarch64-linux-gnu-gcc)|the program holds the runtime itself|lies on no whole block device`)
 
 func testName(pkg string) string { return strings.ReplaceAll(pkg, "/", "_") + ".test" }
 
@@ -132,8 +132,14 @@ func everything(k kind) plan {
 		if t.run != "" {
 			s.Args = append(s.Args, "-test.run", t.run)
 		}
-		if t.skip != "" {
-			s.Args = append(s.Args, "-test.skip", t.skip)
+		skip := t.skip
+		if k.event == "cpu-clock" && t.pkg == "perfevent/bpf" {
+			// Its timer's interrupts are not throttled by what they take, so a host
+			// with no time for the machine makes it do nothing else.
+			skip += "|TestNested"
+		}
+		if skip != "" {
+			s.Args = append(s.Args, "-test.skip", skip)
 		}
 		p.Steps = append(p.Steps, s)
 	}
@@ -336,6 +342,9 @@ func judge(t *testing.T, k kind, m *machine) {
 		switch {
 		case o == nil:
 			t.Errorf("%s: no word of it", s.Name)
+			continue
+		case o.took == 0:
+			t.Errorf("%s: did not end; it said last:\n%s", s.Name, strings.Join(o.lines[max(0, len(o.lines)-20):], "\n"))
 			continue
 		case o.status != 0:
 			t.Errorf("%s: status %d\n%s", s.Name, o.status, strings.Join(o.failures(), "\n"))
