@@ -40,11 +40,13 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pathprof/calibrate"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	err := run(ctx, os.Stdout, os.Stderr, os.Args[1:])
 	stop()
 	if errors.Is(err, flag.ErrHelp) {
@@ -64,6 +66,7 @@ type options struct {
 	rate   int           // samples a second to ask for
 	length time.Duration // of a run
 	pairs  int           // of windows
+	settle time.Duration // how long a profiler gets to be attached
 }
 
 func run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
@@ -76,6 +79,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	flags.IntVar(&o.rate, "rate", 1000, "samples a second to ask for, `HZ`")
 	flags.DurationVar(&o.length, "length", 10*time.Second, "`time` of each run with known truth")
 	flags.IntVar(&o.pairs, "pairs", 10, "pairs of windows with and without the profiler, `N`")
+	flags.DurationVar(&o.settle, "settle", 1500*time.Millisecond, "`time` to attach; longer on a busy machine")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -130,11 +134,10 @@ func compare(ctx context.Context, stdout, stderr io.Writer, o *options, version,
 		}
 		fmt.Fprintf(stderr, "measuring %s\n", p.name)
 		m := meter{options: o, profiler: p, program: at, dir: filepath.Join(dir, strings.ReplaceAll(p.name, " ", "-")), cpu: cpu}
-		r := m.measure(ctx)
+		rows = append(rows, m.measure(ctx))
 		if ctx.Err() != nil {
-			return ctx.Err()
+			break // what there is by now is printed
 		}
-		rows = append(rows, r)
 	}
 	m := calibrate.ReadMachine()
 	fmt.Fprintf(stdout, "%s, Linux %s, %d CPUs; CPython %s; %d samples a second asked\n\n", m.CPU, m.Kernel, m.CPUs, version, o.rate)

@@ -18,9 +18,6 @@ import (
 	"pathprof/perfevent"
 )
 
-// settle is how long a profiler gets to be attached.
-const settle = 1500 * time.Millisecond
-
 // window is the length of a window of the slowdown.
 const window = time.Second
 
@@ -100,7 +97,7 @@ func (m *meter) attach(ctx context.Context, pid int32, timed bool) (*running, er
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(settle):
+	case <-time.After(m.settle):
 	}
 	r.since, r.spent = time.Now(), processTime(r.cmd.Process.Pid)
 	return r, ctx.Err()
@@ -149,7 +146,7 @@ func (m *meter) known(ctx context.Context, timed bool, truth any, name string, a
 	if err != nil {
 		return t, k, err
 	}
-	k.latest = perfevent.MonotonicNow() + settle.Nanoseconds()
+	k.latest = perfevent.MonotonicNow() + m.settle.Nanoseconds()
 	err = p.Run(ctx, truth)
 	k.cpu = prof.share()
 	if err := errors.Join(err, prof.detach()); err != nil {
