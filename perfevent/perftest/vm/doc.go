@@ -41,6 +41,9 @@
 //   - The kernel takes interrupts of emulated counters for dear and lowers
 //     kernel.perf_event_max_sample_rate step by step
 //     (perf_sample_event_took in kernel/events/core.c).
+//   - cmpxchg16b of QEMU 7.2 leaves what is no flag in the flags: kernels that use
+//     it, for their allocator, take traps where none is, and hang or panic. x86
+//     goes without it.
 //   - Images of arm64 may be compressed EFI programs (CONFIG_EFI_ZBOOT), which
 //     older QEMUs do not unpack.
 package vm
