@@ -125,6 +125,20 @@ func TestCalibrationOfAnother(t *testing.T) {
 	}
 }
 
+// TestJitterIsHandedOn: the recorder varies the period only where it was asked to.
+func TestJitterIsHandedOn(t *testing.T) {
+	for _, want := range []bool{false, true} {
+		e, _, _, recorded := calibrationEnv(t)
+		args := []string{"record", "-p", "1"}
+		if want {
+			args = append(args, "--jitter")
+		}
+		if e.run(context.Background(), args); recorded.jitter != want {
+			t.Errorf("%q: jitter %v", args, recorded.jitter)
+		}
+	}
+}
+
 func TestCalibrateJSON(t *testing.T) {
 	e, out, errs, _ := calibrationEnv(t)
 	if status := e.run(context.Background(), []string{"calibrate", "--json"}); status != 0 {

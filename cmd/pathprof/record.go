@@ -116,7 +116,7 @@ func newRecordCommand(e *env) *cobra.Command {
 func (f *recordFlags) options(cmd *cobra.Command, args []string) (recordOptions, error) {
 	opt := recordOptions{
 		command: args, duration: f.duration, out: f.out, children: f.children, bare: !f.embed,
-		onlyTargets: f.scope == "process", noPackets: !f.packets, asked: map[string]string{},
+		onlyTargets: f.scope == "process", noPackets: !f.packets, jitter: f.jitter, asked: map[string]string{},
 	}
 	cmd.Flags().Visit(func(fl *pflag.Flag) { opt.asked[fl.Name] = fl.Value.String() })
 	for _, text := range f.pids {
