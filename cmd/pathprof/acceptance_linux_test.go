@@ -318,7 +318,7 @@ func checkWait(t *testing.T, p *join.PathReport, w wait) {
 	}
 	// What the thread itself ran or stood in the queue for is no wait.
 	tolerance := (length-own)/50 + 1e6
-	if diff := length - own - waited; diff > tolerance || diff < -tolerance || own > w.Busy+tolerance {
+	if diff := length - own - waited; diff > tolerance || diff < -tolerance || own > max(w.Busy+tolerance, length/4+5e6) {
 		t.Errorf("%s: waited %d ns of %d, busy for %d, by itself %d", w.Kind, waited, length, own, w.Busy)
 	}
 	right := waker

@@ -43,7 +43,9 @@
 //     (perf_sample_event_took in kernel/events/core.c).
 //   - cmpxchg16b of QEMU 7.2 leaves what is no flag in the flags: kernels that use
 //     it, for their allocator, take traps where none is, and hang or panic. x86
-//     goes without it.
+//     goes without it. Processors that run at the same time hang as well, at
+//     random, where tracepoints are switched on and off all the time (code is
+//     patched under the feet of the other): x86 runs one at a time.
 //   - Images of arm64 may be compressed EFI programs (CONFIG_EFI_ZBOOT), which
 //     older QEMUs do not unpack.
 package vm

@@ -60,7 +60,8 @@ func emulator(k kind, kernel, initrd string) []string {
 		machine := append([]string{"qemu-system-aarch64", "-M", "virt,gic-version=3"}, processor...)
 		return append(append(machine, args...), options+"ttyAMA0")
 	}
-	processor[1] += ",-cx16" // see the package comment
+	processor[1] += ",-cx16"           // see the package comment
+	processor[3] = "tcg,thread=single" // here, too
 	return append(append(append([]string{"qemu-system-x86_64"}, processor...), args...), options+"ttyS0")
 }
 

@@ -77,7 +77,7 @@ var tests = []struct {
 	seconds        int
 }{
 	{pkg: "perfevent", seconds: 120},
-	{pkg: "perfevent/bpf", seconds: 500},
+	{pkg: "perfevent/bpf", seconds: 290},
 	// OpenMapped copies the program sleep, which is one of many names here.
 	{pkg: "unwind/proc", skip: "TestOpenMapped", seconds: 120},
 	{pkg: "pyframes", run: "Frames|Find|Detect|ReadCode|NotYet|Hidden", seconds: 240},
