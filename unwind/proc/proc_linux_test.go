@@ -139,7 +139,12 @@ func copyOf(t *testing.T, program string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := filepath.Join(t.TempDir(), "a "+program)
+	// A path with a space, and the program's own name: it may be one of many that
+	// one file is (BusyBox), which goes by it.
+	to := filepath.Join(t.TempDir(), "a copy", program)
+	if err := os.Mkdir(filepath.Dir(to), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(to, data, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -78,8 +78,7 @@ var tests = []struct {
 }{
 	{pkg: "perfevent", seconds: 120},
 	{pkg: "perfevent/bpf", seconds: 290},
-	// OpenMapped copies the program sleep, which is one of many names here.
-	{pkg: "unwind/proc", skip: "TestOpenMapped", seconds: 120},
+	{pkg: "unwind/proc", seconds: 120},
 	{pkg: "pyframes", run: "Frames|Find|Detect|ReadCode|NotYet|Hidden", seconds: 240},
 	{pkg: "unwind", run: "Kallsyms|Walk|SignalReturn|ARM64", skip: "TestWalkAtEveryInstruction TestWalkInPython", seconds: 240},
 	{pkg: "cmd/pathprof", run: "TestWaits/3.11", seconds: 240},
