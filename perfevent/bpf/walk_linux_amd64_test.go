@@ -31,14 +31,14 @@ class Key:
     def __init__(self, k): self.k = k
     def __lt__(self, other): return self.k < other.k
 def deep(n):
-    return sum(gen(5)) if n == 0 else deep(n - 1) + 1
+    return sum(gen(1000)) if n == 0 else deep(n - 1) + 1  # long enough to be met by chance
 def work(i):
     try:
         sorted([Key(3), Key(i), Key(2)])
         re.sub("[a-c]+", lambda m: m.group(0) * 2, "xxabcyyab")
         json.loads(json.dumps({"a": [1, 2, {"b": i}]}))
         functools.reduce(lambda a, b: a + b, gen(10))
-        deep(150 if i % 4 == 0 else 5)
+        deep(150 if i % 2 == 0 else 5)
         raise ValueError(i)
     except ValueError:
         pass
