@@ -69,6 +69,9 @@ func functionLines(c Class) string {
 			b.WriteString(" too few")
 		}
 		b.WriteByte('\n')
+		for _, c := range f.Native {
+			fmt.Fprintf(&b, "  in %s@%s n=%d %.3f [%.4f %.4f]\n", c.Name, c.File, c.Samples, c.Share, c.Low, c.High)
+		}
 	}
 	return b.String()
 }
@@ -92,7 +95,21 @@ func TestFunctionsOfSamples(t *testing.T) {
 python f n=50 0.500 [0.4038 0.5962] total 0.500
 python rec n=40 0.400 [0.3094 0.4980] total 0.400
 python main n=7 0.070 [0.0343 0.1375] total 0.970
+  in dict@python n=7 0.070 [0.0343 0.1375]
 python other n=3 0.030 [0.0103 0.0845] total 0.030 too few
+`, Doubt{}},
+		{"native code of two callers", lossRule{}, map[string]Values{
+			"k:fault n:gemm@blas n:matmul@np p:f p:main!":          n(60), // in the kernel on its behalf
+			"n:gemm@blas n:matmul@np p:g p:main!":                  n(10),
+			"n:sha@crypto n:update@hash p:f p:main!":               n(20),
+			"k:fault n:*eval@py p:f! n:call@np n:*eval@py p:main!": n(10), // no native function of f
+		}, `
+python f n=90 0.900 [0.8256 0.9448] total 0.900
+  in gemm@blas n=60 0.600 [0.5020 0.6906]
+  in sha@crypto n=20 0.200 [0.1334 0.2888]
+python g n=10 0.100 [0.0552 0.1744] total 0.100
+  in gemm@blas n=10 0.100 [0.0552 0.1744]
+python main n=0 0.000 [0.0000 0.0370] total 1.000 too few
 `, Doubt{}},
 		{"some samples without a thread state", lossRule{}, map[string]Values{
 			"p:f p:main!": n(97), "n:deflate@libz": n(3),

@@ -51,6 +51,34 @@ type lineKey struct {
 
 func lineOf(f *Frame) lineKey { return lineKey{keyOf(f), f.Line} }
 
+// calleeKey is a native function that a Python function called.
+type calleeKey struct{ caller, native functionKey }
+
+// ofTop makes a key of the frame that a stack's time belongs to.
+func ofTop[K any](key func(*Frame) K) func(*Stack) (K, bool) {
+	return func(s *Stack) (k K, ok bool) {
+		if f := top(s); f != nil {
+			return key(f), true
+		}
+		return k, false
+	}
+}
+
+// calleeOf is the native function that ran, or entered the kernel, for the
+// innermost Python function of a stack.
+func calleeOf(s *Stack) (k calleeKey, ok bool) {
+	for i := range s.Frames {
+		switch f := &s.Frames[i]; {
+		case f.Kind == KindPython:
+			k.caller = keyOf(f)
+			return k, ok
+		case f.Kind == KindNative && !ok:
+			k.native, ok = keyOf(f), true
+		}
+	}
+	return k, false
+}
+
 // maxResampled is how many functions or lines of a class have an interval by
 // resampling; those with fewer samples than these have one by the design effect.
 const maxResampled = 100
@@ -58,7 +86,11 @@ const maxResampled = 100
 // functions are those of a class on a CPU, with intervals.
 func (e *evidence) functions(class *Class) []Function {
 	sums := tallies(e.stacks, top, func(v Values) int64 { return v.Samples })
-	selves := estimates(e, class.Doubt, keyOf)
+	selves := estimates(e, class.Doubt, ofTop(keyOf))
+	callees := make(map[functionKey][]Callee)
+	for k, est := range estimates(e, class.Doubt, calleeOf) {
+		callees[k.caller] = append(callees[k.caller], Callee{k.native.name, k.native.file, est})
+	}
 	var out []Function
 	for k, t := range sums {
 		if !listed(k, t) {
@@ -69,7 +101,8 @@ func (e *evidence) functions(class *Class) []Function {
 		if !ok { // it only called others
 			est = e.estimate(make([]float64, len(e.blocks)), class.Doubt, false)
 		}
-		f.Estimate = est
+		f.Estimate, f.Native = est, callees[k]
+		sortCallees(f.Native)
 		out = append(out, f)
 	}
 	sortFunctions(out)
@@ -79,23 +112,22 @@ func (e *evidence) functions(class *Class) []Function {
 // lines are the lines of a class on a CPU that samples hit, with intervals.
 func (e *evidence) lines(class *Class) []Line {
 	var out []Line
-	for k, est := range estimates(e, class.Doubt, lineOf) {
+	for k, est := range estimates(e, class.Doubt, ofTop(lineOf)) {
 		out = append(out, k.line(est))
 	}
 	sortLines(out)
 	return out
 }
 
-// estimates are those of all keys of the tops of stacks.
-func estimates[K comparable](e *evidence, doubt Doubt, key func(*Frame) K) map[K]Estimate {
+// estimates are those of all keys of stacks.
+func estimates[K comparable](e *evidence, doubt Doubt, key func(*Stack) (K, bool)) map[K]Estimate {
 	samples := make(map[K][]float64)
 	sum := make(map[K]float64)
 	for _, h := range e.hits {
-		f := top(h.stack)
-		if f == nil {
+		k, ok := key(h.stack)
+		if !ok {
 			continue
 		}
-		k := key(f)
 		if samples[k] == nil {
 			samples[k] = make([]float64, len(e.blocks))
 		}
@@ -176,6 +208,13 @@ func sortFunctions(list []Function) {
 			cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Kind, b.Kind),
 		)
+	})
+}
+
+// sortCallees puts the largest share first; the order is the same each time.
+func sortCallees(list []Callee) {
+	slices.SortFunc(list, func(a, b Callee) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name), cmp.Compare(a.File, b.File))
 	})
 }
 

@@ -120,6 +120,18 @@ type Function struct {
 	Estimate
 	// TotalShare counts samples anywhere below it, too.
 	TotalShare float64 `json:"total_share"`
+	// Native are the native functions in which samples of a Python function ended,
+	// in the kernel on their behalf included: a division of its Samples, but for those
+	// in the interpreter itself.
+	Native []Callee `json:"native,omitempty"`
+}
+
+// Callee is a native function that ran for a Python function, and for it alone:
+// its Estimate is of the class, as that of the caller.
+type Callee struct {
+	Name string `json:"name"`
+	File string `json:"file"` // source file, else the mapped one
+	Estimate
 }
 
 // Line is a line's part of a class.

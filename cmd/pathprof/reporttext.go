@@ -311,6 +311,13 @@ func taskText(g *classGroup) string {
 	return g.Key.Thread().String()
 }
 
+// Native functions named below the Python function that called them: those that
+// took a part of the class worth a line.
+const (
+	maxCallees = 3
+	minCallee  = 0.05
+)
+
 // functions writes the list of a class: where it ran, or where it waited.
 func (r *textReport) functions(g *classGroup) {
 	fmt.Fprintln(r.w, "  "+shorten(printable(g.Key.String()), r.width-2))
@@ -322,14 +329,23 @@ func (r *textReport) functions(g *classGroup) {
 		fmt.Fprintln(r.w, "    "+words)
 	}
 	var few []join.Function
+	shown := 0
 	t := r.functionGrid()
 	for _, f := range tops(g.Functions) {
-		if f.TooFew || t.Length() == r.top {
+		if f.TooFew || shown == r.top {
 			few = append(few, f)
 			continue
 		}
 		t.AppendRow([]any{percent(f.Share), fmt.Sprintf("%4.1f – %.1f", 100*f.Low, 100*f.High),
 			percent(f.TotalShare), printable(f.Name), place(f)})
+		shown++
+		for _, c := range f.Native[:min(len(f.Native), maxCallees)] {
+			if c.TooFew || c.Share < minCallee {
+				break
+			}
+			t.AppendRow([]any{percent(c.Share), fmt.Sprintf("%4.1f – %.1f", 100*c.Low, 100*c.High),
+				"", "  in " + printable(c.Name), filepath.Base(printable(c.File))})
+		}
 	}
 	if t.Length() > 0 {
 		fmt.Fprintln(r.w, indent(t.Render(), 4))
