@@ -22,9 +22,10 @@ func (r *resolver) nativeFrames(p *process, s *bpf.Stack, out *recording.Stack) 
 		if word&bpf.NativeExact == 0 {
 			lookup-- // a return address may be the next function's first
 		}
-		m, ok := r.mappingOf(p, lookup)
+		m, ok := r.mappingOf(p, lookup, i == 0)
 		if !ok {
 			if i == 0 {
+				r.strays++
 				id, err := r.number(strayFrame(pc), func() recording.Frame {
 					return recording.Frame{Kind: recording.FrameNative, Address: pc}
 				})
@@ -71,24 +72,39 @@ func inRanges(ranges [][2]uint64, pc uint64) bool {
 	return slices.ContainsFunc(ranges, func(r [2]uint64) bool { return r[0] <= pc && pc < r[1] })
 }
 
-// rereadMaps is how often mappings are read again for an address in none.
-const rereadMaps = time.Second
+// How often mappings are read again for an address in none: one that did run lies
+// in a mapping, of which the side band has not told yet; any other is more often a
+// bad guess than a new mapping.
+const (
+	rereadMaps    = time.Second
+	rereadMapsRan = 50 * time.Millisecond
+)
 
-// mappingOf finds the executable mapping of an address.
-func (r *resolver) mappingOf(p *process, addr uint64) (*proc.Mapping, bool) {
+// mappingOf finds the executable mapping of an address, which may have run for
+// certain.
+func (r *resolver) mappingOf(p *process, addr uint64, ran bool) (*proc.Mapping, bool) {
 	if m, ok := findMapping(p.maps, addr); ok && !p.stale {
 		return m, true
 	}
-	// An address outside all code is more often a bad guess than a new mapping.
-	if p.stale || !p.fresh && time.Since(p.mapsRead) > rereadMaps {
+	age := time.Since(p.mapsRead)
+	if p.stale || ran && age > rereadMapsRan || !p.fresh && age > rereadMaps {
 		p.mapsRead = time.Now()
 		maps, err := proc.Maps(int(p.pid))
-		if err == nil {
-			p.maps = slices.DeleteFunc(maps, func(m proc.Mapping) bool { return !m.Exec })
+		maps = slices.DeleteFunc(maps, func(m proc.Mapping) bool { return !m.Exec })
+		if err == nil && (!p.fresh || sameProgram(p.maps, maps)) {
+			p.maps = maps
 		}
 		p.stale = false
 	}
 	return findMapping(p.maps, addr)
+}
+
+// sameProgram tells whether a process whose mappings were known still runs the same
+// program: the sample may be of the one before an exec that is no news yet.
+func sameProgram(known, now []proc.Mapping) bool {
+	return len(known) == 0 || slices.ContainsFunc(now, func(m proc.Mapping) bool {
+		return m.Start == known[0].Start && m.Path == known[0].Path
+	})
 }
 
 func findMapping(maps []proc.Mapping, addr uint64) (*proc.Mapping, bool) {

@@ -344,7 +344,7 @@ func (r *textReport) functions(g *classGroup) {
 				break
 			}
 			t.AppendRow([]any{percent(c.Share), fmt.Sprintf("%4.1f – %.1f", 100*c.Low, 100*c.High),
-				"", "  in " + printable(c.Name), filepath.Base(printable(c.File))})
+				"", "  in " + printable(c.Name), place(join.Function{File: c.File, Kind: join.KindNative})})
 		}
 	}
 	if t.Length() > 0 {

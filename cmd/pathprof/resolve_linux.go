@@ -36,6 +36,7 @@ type resolver struct {
 	nextFrame uint32
 
 	unresolved uint64 // Python frames whose code object was gone
+	strays     uint64 // addresses that ran in no mapping known by then
 	scratch    recording.Stack
 }
 
@@ -195,7 +196,7 @@ func (r *resolver) stack(pid int32, s *bpf.Stack) (uint32, error) {
 	out := &r.scratch
 	out.Kernel, out.Native, out.Python, out.Entry = out.Kernel[:0], out.Native[:0], out.Python[:0], out.Entry[:0]
 	out.KernelStop, out.NativeStop, out.PythonStop = s.KernelStop, s.NativeStop, s.PythonStop
-	gone := r.unresolved
+	unknown := r.unresolved + r.strays
 	if err := r.addFrames(p, s, out); err != nil {
 		return 0, err
 	}
@@ -207,7 +208,7 @@ func (r *resolver) stack(pid int32, s *bpf.Stack) (uint32, error) {
 	if len(r.stacks) >= maxStacks {
 		clear(r.stacks)
 	}
-	if gone == r.unresolved { // else the next one of its kind may be readable
+	if unknown == r.unresolved+r.strays { // else the next one of its kind may be known
 		r.stacks[key] = out.ID
 	}
 	return out.ID, nil
