@@ -40,7 +40,7 @@ type Feature struct {
 	OK bool
 	// Detail of what was found: a version, a value, an error.
 	Detail string
-	// Hint is the sysctl, capability or flag that would help; empty if OK.
+	// Hint is the sysctl, capability or flag that would help; empty if OK, or if none would.
 	Hint string
 	// MinKernel is set if the feature needs a newer kernel.
 	MinKernel string

@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,7 +25,7 @@ type option struct {
 	programs []string // as in c/; each has one tracepoint
 	// structure and field that programs read which go without them.
 	structure, field string
-	config           string // the kernel's option that provides it
+	config           string // the kernel's option that provides it; empty: none, its processor decides
 	// contexts: the programs keep the contexts of CPUs, from the beginning.
 	contexts bool
 	// blind: without it an interrupt that no program sees may be of any kind.
@@ -75,7 +76,7 @@ var options = []option{
 	},
 	{
 		name: "files of page faults", without: "waits for mapped files do not name them",
-		programs: []string{"on_fault"}, config: "CONFIG_TRACEPOINTS",
+		programs: []string{"on_fault"}, // arch/x86/include/asm/trace/exceptions.h; arm64 has none
 	},
 	{
 		name: "CPU limits", without: "tasks that they keep from running look preempted",
@@ -89,7 +90,7 @@ func (o *option) lacks(spec *ebpf.CollectionSpec, kernel *btf.Spec) error {
 		var def *btf.Typedef
 		point := spec.Programs[name].AttachTo
 		if err := kernel.TypeByName("btf_trace_"+point, &def); err != nil {
-			return fmt.Errorf("this kernel has no tracepoint %s (%s)", point, o.config)
+			return fmt.Errorf("this kernel has no tracepoint %s (%s)", point, cmp.Or(o.config, "it depends on the processor"))
 		}
 	}
 	if o.structure == "" {
@@ -278,7 +279,10 @@ func Probe() []perfevent.Feature {
 		if err != nil {
 			f.Detail, f.Hint = err.Error(), "use a kernel built with CONFIG_DEBUG_INFO_BTF=y"
 		} else if why := o.lacks(spec, kernel); why != nil {
-			f.Detail, f.Hint = fmt.Sprintf("%v: %s", why, o.without), "use a kernel built with "+o.config+"=y"
+			f.Detail = fmt.Sprintf("%v: %s", why, o.without)
+			if o.config != "" {
+				f.Hint = "use a kernel built with " + o.config + "=y"
+			}
 		} else {
 			f.OK, f.Detail = true, o.seen(spec)
 		}
