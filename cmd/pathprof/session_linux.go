@@ -41,6 +41,8 @@ type session struct {
 	flushed         time.Time
 	stolen          time.Duration // by the host, before recording began; negative: not known
 	stopGather      func() error  // may be called more than once
+	// kernel brings the kernel's symbols; nil once they are there.
+	kernel chan *unwind.KernelSymbols
 }
 
 // cpuState is what the session keeps of each CPU.
@@ -79,8 +81,6 @@ func recordWith(ctx context.Context, opt recordOptions, begun func(*session)) (s
 
 // open prepares everything; nothing is recorded yet.
 func (s *session) open() error {
-	kernel := make(chan *unwind.KernelSymbols, 1)
-	go func() { kernel <- readKernelSymbols() }()
 	// Loading the programs is the longest part of a start: it goes on beside.
 	var loadErr error
 	loaded := make(chan struct{})
@@ -102,7 +102,7 @@ func (s *session) open() error {
 	if s.out, err = recording.Create(s.opt.out, s.meta, recording.Options{}); err != nil {
 		return err
 	}
-	s.resolve = newResolver(s.out, <-kernel, !s.opt.bare)
+	s.resolve = newResolver(s.out, nil, !s.opt.bare)
 	s.watch, err = newWatcher(s.capture, s.targets, s.opt)
 	return err
 }
@@ -167,6 +167,9 @@ func (s *session) begin() error {
 		return err
 	}
 	s.watch.start()
+	kernel := make(chan *unwind.KernelSymbols, 1)
+	go func() { kernel <- readKernelSymbols() }()
+	s.kernel = kernel
 	s.stolen = stolenTime()
 	s.meta.BeginNs = perfevent.MonotonicNow()
 	s.meta.RealtimeOffsetBeginNs, _ = perfevent.RealtimeOffset()
@@ -215,6 +218,9 @@ func (s *session) run(ctx context.Context) (why string, err error) {
 
 // poll writes what the rings hold, and flushes it once a second.
 func (s *session) poll() error {
+	if s.kernel != nil {
+		s.resolve.kernel, s.kernel = <-s.kernel, nil
+	}
 	s.watch.apply(s.resolve)
 	s.objects.poll()
 	if err := s.capture.Deliver(&s.rec, s.handle); err != nil {

@@ -60,6 +60,7 @@ type Capture struct {
 	objects pathprofObjects
 	links   []link.Link
 	rings   *ringReader
+	tables  *tableMemory
 	backlog backlog
 	cfg     Config
 	missing missing
@@ -98,8 +99,12 @@ func open(spec *ebpf.CollectionSpec, cfg Config) (*Capture, error) {
 		c.Close()
 		return nil, err
 	}
+	if c.tables, err = openTables(c.objects.UnwindRows, c.objects.UnwindRules); err != nil {
+		c.Close()
+		return nil, err
+	}
 	o := &c.objects.pathprofPrograms
-	if err := cmp.Or(c.attachOptions(true), c.attach(o.OnFork, o.OnExec, o.OnExit)); err != nil {
+	if err := cmp.Or(c.findSymbols(), c.attachOptions(true), c.attach(o.OnFork, o.OnExec, o.OnExit)); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -338,6 +343,10 @@ func (c *Capture) Close() error {
 	if c.rings != nil {
 		errs = append(errs, c.rings.close())
 		c.rings = nil
+	}
+	if c.tables != nil {
+		errs = append(errs, c.tables.close())
+		c.tables = nil
 	}
 	errs = append(errs, c.objects.Close())
 	return errors.Join(errs...)

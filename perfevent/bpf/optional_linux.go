@@ -4,7 +4,6 @@ package bpf
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
 
 	"pathprof/perfevent"
 )
@@ -145,52 +143,6 @@ func (m missing) leaveOut(spec *ebpf.CollectionSpec, why func(*option) error) er
 		}
 	}
 	return nil
-}
-
-// load loads the programs, without those that this kernel has no place for, or
-// refuses.
-func (c *Capture) load(spec *ebpf.CollectionSpec, cache *btf.Cache) error {
-	kernel, err := cache.Kernel()
-	if err != nil {
-		return fmt.Errorf("kernel types (CONFIG_DEBUG_INFO_BTF): %w", err)
-	}
-	if err := c.missing.leaveOut(spec, func(o *option) error { return o.lacks(spec, kernel) }); err != nil {
-		return err
-	}
-	collection := &ebpf.CollectionOptions{Cache: cache}
-	err = spec.LoadAndAssign(&c.objects, collection)
-	if errors.Is(err, ebpf.ErrRestrictedKernel) {
-		c.hidden = true
-		dropSymbols(spec)
-		err = spec.LoadAndAssign(&c.objects, collection)
-	}
-	if err == nil || errors.Is(err, unix.EPERM) {
-		return err
-	}
-	// One that an option can do without may be to blame: each is tried alone.
-	before := len(c.missing)
-	if err := c.missing.leaveOut(spec, func(o *option) error { return o.refused(spec, collection) }); err != nil {
-		return err
-	}
-	if len(c.missing) == before {
-		return err
-	}
-	return spec.LoadAndAssign(&c.objects, collection)
-}
-
-// dropSymbols makes addresses of the kernel's variables 0, which the programs take
-// for not known (c/context.h). All of them are weak, but the loader gives up
-// where the kernel hides them (kallsyms_show_value in kernel/ksyms_common.c).
-func dropSymbols(spec *ebpf.CollectionSpec) {
-	names := []string{"__preempt_count", "pcpu_hot", "__per_cpu_offset"}
-	for _, p := range spec.Programs {
-		for i := range p.Instructions {
-			ins := &p.Instructions[i]
-			if ins.OpCode.IsDWordLoad() && slices.Contains(names, ins.Reference()) {
-				*ins = asm.LoadImm(ins.Dst, 0, asm.DWord)
-			}
-		}
-	}
 }
 
 // refused says why the kernel does not load an option's programs, nil if it does.

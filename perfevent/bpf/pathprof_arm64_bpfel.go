@@ -400,6 +400,7 @@ const (
 	pathprofMapThreads         = "threads"
 	pathprofMapUnwindRows      = "unwind_rows"
 	pathprofMapUnwindRules     = "unwind_rules"
+	pathprofProgFindSymbols    = "find_symbols"
 	pathprofProgHrtimerEnter   = "hrtimer_enter"
 	pathprofProgHrtimerLeave   = "hrtimer_leave"
 	pathprofProgIpiEnter       = "ipi_enter"
@@ -425,8 +426,11 @@ const (
 	pathprofProgSoftirqLeave   = "softirq_leave"
 	pathprofProgTimerEnter     = "timer_enter"
 	pathprofProgTimerLeave     = "timer_leave"
+	pathprofVarCpuOffsetsAt    = "cpu_offsets_at"
 	pathprofVarMeasureCosts    = "measure_costs"
 	pathprofVarOnlyTargets     = "only_targets"
+	pathprofVarPcpuHotAt       = "pcpu_hot_at"
+	pathprofVarPreemptCountAt  = "preempt_count_at"
 	pathprofVarRingChunks      = "ring_chunks"
 	pathprofVarRingCpus        = "ring_cpus"
 	pathprofVarSeesInterrupts  = "sees_interrupts"
@@ -476,6 +480,7 @@ type pathprofSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type pathprofProgramSpecs struct {
+	FindSymbols  *ebpf.ProgramSpec `ebpf:"find_symbols"`
 	HrtimerEnter *ebpf.ProgramSpec `ebpf:"hrtimer_enter"`
 	HrtimerLeave *ebpf.ProgramSpec `ebpf:"hrtimer_leave"`
 	IpiEnter     *ebpf.ProgramSpec `ebpf:"ipi_enter"`
@@ -530,8 +535,11 @@ type pathprofMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type pathprofVariableSpecs struct {
+	CpuOffsetsAt    *ebpf.VariableSpec `ebpf:"cpu_offsets_at"`
 	MeasureCosts    *ebpf.VariableSpec `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
+	PcpuHotAt       *ebpf.VariableSpec `ebpf:"pcpu_hot_at"`
+	PreemptCountAt  *ebpf.VariableSpec `ebpf:"preempt_count_at"`
 	RingChunks      *ebpf.VariableSpec `ebpf:"ring_chunks"`
 	RingCpus        *ebpf.VariableSpec `ebpf:"ring_cpus"`
 	SeesInterrupts  *ebpf.VariableSpec `ebpf:"sees_interrupts"`
@@ -604,8 +612,11 @@ func (m *pathprofMaps) Close() error {
 //
 // It can be passed to loadPathprofObjects or ebpf.CollectionSpec.LoadAndAssign.
 type pathprofVariables struct {
+	CpuOffsetsAt    *ebpf.Variable `ebpf:"cpu_offsets_at"`
 	MeasureCosts    *ebpf.Variable `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`
+	PcpuHotAt       *ebpf.Variable `ebpf:"pcpu_hot_at"`
+	PreemptCountAt  *ebpf.Variable `ebpf:"preempt_count_at"`
 	RingChunks      *ebpf.Variable `ebpf:"ring_chunks"`
 	RingCpus        *ebpf.Variable `ebpf:"ring_cpus"`
 	SeesInterrupts  *ebpf.Variable `ebpf:"sees_interrupts"`
@@ -617,6 +628,7 @@ type pathprofVariables struct {
 //
 // It can be passed to loadPathprofObjects or ebpf.CollectionSpec.LoadAndAssign.
 type pathprofPrograms struct {
+	FindSymbols  *ebpf.Program `ebpf:"find_symbols"`
 	HrtimerEnter *ebpf.Program `ebpf:"hrtimer_enter"`
 	HrtimerLeave *ebpf.Program `ebpf:"hrtimer_leave"`
 	IpiEnter     *ebpf.Program `ebpf:"ipi_enter"`
@@ -646,6 +658,7 @@ type pathprofPrograms struct {
 
 func (p *pathprofPrograms) Close() error {
 	return _PathprofClose(
+		p.FindSymbols,
 		p.HrtimerEnter,
 		p.HrtimerLeave,
 		p.IpiEnter,

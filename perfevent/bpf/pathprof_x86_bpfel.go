@@ -402,6 +402,7 @@ const (
 	pathprofMapUnwindRules     = "unwind_rules"
 	pathprofProgCallEnter      = "call_enter"
 	pathprofProgCallLeave      = "call_leave"
+	pathprofProgFindSymbols    = "find_symbols"
 	pathprofProgHrtimerEnter   = "hrtimer_enter"
 	pathprofProgHrtimerLeave   = "hrtimer_leave"
 	pathprofProgIrqEnter       = "irq_enter"
@@ -429,8 +430,11 @@ const (
 	pathprofProgSoftirqLeave   = "softirq_leave"
 	pathprofProgTimerEnter     = "timer_enter"
 	pathprofProgTimerLeave     = "timer_leave"
+	pathprofVarCpuOffsetsAt    = "cpu_offsets_at"
 	pathprofVarMeasureCosts    = "measure_costs"
 	pathprofVarOnlyTargets     = "only_targets"
+	pathprofVarPcpuHotAt       = "pcpu_hot_at"
+	pathprofVarPreemptCountAt  = "preempt_count_at"
 	pathprofVarRingChunks      = "ring_chunks"
 	pathprofVarRingCpus        = "ring_cpus"
 	pathprofVarSeesInterrupts  = "sees_interrupts"
@@ -482,6 +486,7 @@ type pathprofSpecs struct {
 type pathprofProgramSpecs struct {
 	CallEnter    *ebpf.ProgramSpec `ebpf:"call_enter"`
 	CallLeave    *ebpf.ProgramSpec `ebpf:"call_leave"`
+	FindSymbols  *ebpf.ProgramSpec `ebpf:"find_symbols"`
 	HrtimerEnter *ebpf.ProgramSpec `ebpf:"hrtimer_enter"`
 	HrtimerLeave *ebpf.ProgramSpec `ebpf:"hrtimer_leave"`
 	IrqEnter     *ebpf.ProgramSpec `ebpf:"irq_enter"`
@@ -538,8 +543,11 @@ type pathprofMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type pathprofVariableSpecs struct {
+	CpuOffsetsAt    *ebpf.VariableSpec `ebpf:"cpu_offsets_at"`
 	MeasureCosts    *ebpf.VariableSpec `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
+	PcpuHotAt       *ebpf.VariableSpec `ebpf:"pcpu_hot_at"`
+	PreemptCountAt  *ebpf.VariableSpec `ebpf:"preempt_count_at"`
 	RingChunks      *ebpf.VariableSpec `ebpf:"ring_chunks"`
 	RingCpus        *ebpf.VariableSpec `ebpf:"ring_cpus"`
 	SeesInterrupts  *ebpf.VariableSpec `ebpf:"sees_interrupts"`
@@ -612,8 +620,11 @@ func (m *pathprofMaps) Close() error {
 //
 // It can be passed to loadPathprofObjects or ebpf.CollectionSpec.LoadAndAssign.
 type pathprofVariables struct {
+	CpuOffsetsAt    *ebpf.Variable `ebpf:"cpu_offsets_at"`
 	MeasureCosts    *ebpf.Variable `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`
+	PcpuHotAt       *ebpf.Variable `ebpf:"pcpu_hot_at"`
+	PreemptCountAt  *ebpf.Variable `ebpf:"preempt_count_at"`
 	RingChunks      *ebpf.Variable `ebpf:"ring_chunks"`
 	RingCpus        *ebpf.Variable `ebpf:"ring_cpus"`
 	SeesInterrupts  *ebpf.Variable `ebpf:"sees_interrupts"`
@@ -627,6 +638,7 @@ type pathprofVariables struct {
 type pathprofPrograms struct {
 	CallEnter    *ebpf.Program `ebpf:"call_enter"`
 	CallLeave    *ebpf.Program `ebpf:"call_leave"`
+	FindSymbols  *ebpf.Program `ebpf:"find_symbols"`
 	HrtimerEnter *ebpf.Program `ebpf:"hrtimer_enter"`
 	HrtimerLeave *ebpf.Program `ebpf:"hrtimer_leave"`
 	IrqEnter     *ebpf.Program `ebpf:"irq_enter"`
@@ -660,6 +672,7 @@ func (p *pathprofPrograms) Close() error {
 	return _PathprofClose(
 		p.CallEnter,
 		p.CallLeave,
+		p.FindSymbols,
 		p.HrtimerEnter,
 		p.HrtimerLeave,
 		p.IrqEnter,

@@ -5,8 +5,10 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"pathprof/unwind"
 )
@@ -20,6 +22,36 @@ const (
 
 // ErrTablesFull says that an unwind table found no room.
 var ErrTablesFull = errors.New("no room for more unwind tables")
+
+// tableMemory is the memory of the maps that hold unwind tables: to copy half a
+// million rows by system calls takes a tenth of a second. What is written is read
+// by programs once SetCodeMaps names it.
+type tableMemory struct {
+	mapped [][]byte
+	rows   []pathprofUnwindRow
+	rules  []pathprofUnwindRule
+}
+
+func openTables(rows, rules *ebpf.Map) (*tableMemory, error) {
+	rowBytes, err := mapMemory(rows, maxRows*int(unsafe.Sizeof(pathprofUnwindRow{})))
+	if err != nil {
+		return nil, err
+	}
+	ruleBytes, err := mapMemory(rules, maxRules*int(unsafe.Sizeof(pathprofUnwindRule{})))
+	if err != nil {
+		unix.Munmap(rowBytes)
+		return nil, err
+	}
+	return &tableMemory{
+		mapped: [][]byte{rowBytes, ruleBytes},
+		rows:   unsafe.Slice((*pathprofUnwindRow)(unsafe.Pointer(&rowBytes[0])), maxRows),
+		rules:  unsafe.Slice((*pathprofUnwindRule)(unsafe.Pointer(&ruleBytes[0])), maxRules),
+	}, nil
+}
+
+func (m *tableMemory) close() error {
+	return errors.Join(unix.Munmap(m.mapped[0]), unix.Munmap(m.mapped[1]))
+}
 
 // TableRef is where a loaded table lies. The zero value stands for code without
 // call frame information: it is walked by frame pointers.
@@ -51,25 +83,15 @@ func (c *Capture) LoadTable(t *unwind.Table) (TableRef, error) {
 	if ref.rows == 0 {
 		return TableRef{}, nil
 	}
-	keys, values := make([]uint32, len(t.Rules)), make([]pathprofUnwindRule, len(t.Rules))
 	for i, r := range t.Rules {
-		keys[i] = c.rules + uint32(i)
-		values[i] = pathprofUnwindRule{
+		c.tables.rules[c.rules+uint32(i)] = pathprofUnwindRule{
 			CfaOff: r.CFAOff, CfaAdd: r.CFAAdd, FpOff: r.FPOff, RaOff: r.RAOff,
 			Cfa: uint8(r.CFA), CfaReg: uint8(r.CFAReg), Fp: uint8(r.FP), FpReg: uint8(r.FPReg),
 			Ra: uint8(r.RA), RaReg: uint8(r.RAReg), Flags: uint8(r.Flags),
 		}
 	}
-	if _, err := c.objects.UnwindRules.BatchUpdate(keys, values, nil); err != nil {
-		return NotLoaded, fmt.Errorf("load unwind rules: %w", err)
-	}
-	keys, rows := make([]uint32, len(t.Rows)), make([]pathprofUnwindRow, len(t.Rows))
 	for i, r := range t.Rows {
-		keys[i] = c.rows + uint32(i)
-		rows[i] = pathprofUnwindRow{Pc: r.PC, Rule: c.rules + r.Rule}
-	}
-	if _, err := c.objects.UnwindRows.BatchUpdate(keys, rows, nil); err != nil {
-		return NotLoaded, fmt.Errorf("load unwind rows: %w", err)
+		c.tables.rows[c.rows+uint32(i)] = pathprofUnwindRow{Pc: r.PC, Rule: c.rules + r.Rule}
 	}
 	c.rows += uint32(len(t.Rows))
 	c.rules += uint32(len(t.Rules))

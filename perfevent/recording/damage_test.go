@@ -309,7 +309,7 @@ func TestWriteError(t *testing.T) {
 func TestIncomplete(t *testing.T) {
 	dir, w := finished(t, "x", 64, 100)
 	last := w.events[len(w.events)-1].Time
-	check(t, writeMeta(dir, Meta{Format: FormatVersion, BeginNs: 1, EndNs: last + 5000, Events: 110, Samples: 103, Stopped: "power"}, 0))
+	check(t, writeMeta(dir, Meta{Format: FormatVersion, BeginNs: 1, EndNs: last + 5000, Events: 110, Samples: 103, Stopped: "power"}, 0, true))
 	m := openDir(t, dir).Meta()
 	if m.EndNs != last || m.Events != 100 || m.Samples != 100 || m.Loss.Events != 10 || m.Loss.Samples != 3 {
 		t.Errorf("got %+v", m)

@@ -22,8 +22,8 @@ const (
 
 // writeMeta replaces the meta.json of a folder. On a full disk it is overwritten
 // in place: room was reserved as white space, which JSON allows at the end. What
-// does not fit there is left out.
-func writeMeta(dir string, meta Meta, reserve int) error {
+// does not fit there is left out. Without sync it may not outlive the machine.
+func writeMeta(dir string, meta Meta, reserve int, sync bool) error {
 	meta.Format = FormatVersion // whatever a copied one said: the streams have this form
 	text, err := metaText(&meta)
 	if err != nil {
@@ -31,7 +31,7 @@ func writeMeta(dir string, meta Meta, reserve int) error {
 	}
 	path, temp := filepath.Join(dir, metaName), filepath.Join(dir, metaName+".new")
 	padded := append(bytes.Clone(text), bytes.Repeat([]byte{' '}, reserve)...)
-	err = writeFile(temp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, padded)
+	err = writeFile(temp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, padded, sync)
 	if err == nil {
 		if err = os.Rename(temp, path); err == nil {
 			return nil
@@ -73,7 +73,7 @@ func overwriteMeta(path string, meta Meta, text []byte) error {
 		}
 	}
 	room := int(st.Size()) - len(text)
-	return writeFile(path, os.O_WRONLY, append(text, bytes.Repeat([]byte{' '}, room)...))
+	return writeFile(path, os.O_WRONLY, append(text, bytes.Repeat([]byte{' '}, room)...), true)
 }
 
 // metaCuts make a meta.json shorter, the least missed first. Loss as a whole, the
@@ -98,12 +98,12 @@ var metaCuts = []struct {
 	{"the options", func(m *Meta) { m.Options = nil }},
 }
 
-func writeFile(path string, flag int, text []byte) error {
+func writeFile(path string, flag int, text []byte, sync bool) error {
 	f, err := os.OpenFile(path, flag, 0o600)
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(text); err == nil {
+	if _, err = f.Write(text); err == nil && sync {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())

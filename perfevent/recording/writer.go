@@ -68,7 +68,8 @@ func Create(dir string, meta Meta, opt Options) (*Writer, error) {
 		w.limit = defaultRows
 	}
 	meta.Complete = false
-	if err := writeMeta(dir, meta, metaReserve); err != nil {
+	// A busy disk takes seconds to sync; Update does it when recording has begun.
+	if err := writeMeta(dir, meta, metaReserve, false); err != nil {
 		return nil, err
 	}
 	if err := w.openStreams(); err != nil {
@@ -233,7 +234,7 @@ func (w *Writer) Close(meta Meta) error {
 	if !meta.Complete {
 		w.shorten(&meta)
 	}
-	return errors.Join(err, writeMeta(w.dir, meta, 0))
+	return errors.Join(err, writeMeta(w.dir, meta, 0, true))
 }
 
 // closeFiles closes the streams, with end marks if all went well so far.
@@ -285,5 +286,5 @@ func (w *Writer) shorten(meta *Meta) {
 // recorder is killed knows its beginning.
 func (w *Writer) Update(meta Meta) error {
 	meta.Complete = false
-	return writeMeta(w.dir, meta, metaReserve)
+	return writeMeta(w.dir, meta, metaReserve, true)
 }

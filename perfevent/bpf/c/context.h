@@ -7,6 +7,8 @@
 #ifndef PATHPROF_CONTEXT_H
 #define PATHPROF_CONTEXT_H
 
+#include <asm-generic/errno-base.h>
+
 #include "event.h"
 #include "output.h"
 
@@ -33,12 +35,10 @@ struct {
 
 /*
  * x86 keeps the count per CPU: in a variable of its own up to 6.1 and from 6.14
- * on, in pcpu_hot between; arm64 in the thread_info. The symbols are addresses
- * from kallsyms: per-CPU ones are relative to __per_cpu_offset[cpu].
+ * on, in pcpu_hot between; arm64 in the thread_info. Addresses of per-CPU variables
+ * are relative to __per_cpu_offset[cpu]; 0: not known.
  */
-extern void __preempt_count __ksym __weak;
-extern void pcpu_hot __ksym __weak;
-extern void __per_cpu_offset __ksym __weak;
+volatile u64 preempt_count_at, pcpu_hot_at, cpu_offsets_at;
 
 struct pcpu_hot {
 	int preempt_count;
@@ -67,19 +67,39 @@ inlined struct context_stack *context_here(void)
 	return bpf_map_lookup_elem(&contexts, &zero);
 }
 
+/*
+ * find_symbols is run once, before all others. It returns 1 if the kernel hides
+ * its addresses.
+ */
+SEC("syscall")
+int find_symbols(void *ctx)
+{
+	static const char count[] = "__preempt_count", hot[] = "pcpu_hot", offsets[] = "__per_cpu_offset";
+	u64 at = 0;
+
+	if (bpf_kallsyms_lookup_name(offsets, sizeof(offsets), 0, &at) == -EPERM)
+		return 1;
+	cpu_offsets_at = at;
+	bpf_kallsyms_lookup_name(count, sizeof(count), 0, &at);
+	preempt_count_at = at;
+	bpf_kallsyms_lookup_name(hot, sizeof(hot), 0, &at);
+	pcpu_hot_at = at;
+	return 0;
+}
+
 /* count_address returns where this CPU keeps its nesting count, 0 if unknown. */
 inlined u64 count_address(void)
 {
 #if defined(__TARGET_ARCH_x86)
-	u64 offsets = (u64)&__per_cpu_offset, base = 0;
+	u64 offsets = cpu_offsets_at, base = 0;
 
 	if (!offsets)
 		return 0;
 	bpf_probe_read_kernel(&base, sizeof(base), (void *)(offsets + 8 * (u64)bpf_get_smp_processor_id()));
-	if ((u64)&__preempt_count)
-		return base + (u64)&__preempt_count;
-	if ((u64)&pcpu_hot && bpf_core_field_exists(struct pcpu_hot, preempt_count))
-		return base + (u64)&pcpu_hot + bpf_core_field_offset(struct pcpu_hot, preempt_count);
+	if (preempt_count_at)
+		return base + preempt_count_at;
+	if (pcpu_hot_at && bpf_core_field_exists(struct pcpu_hot, preempt_count))
+		return base + pcpu_hot_at + bpf_core_field_offset(struct pcpu_hot, preempt_count);
 #endif
 	return 0;
 }

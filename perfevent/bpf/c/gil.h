@@ -94,7 +94,7 @@ inlined u64 own_state(struct py_process *p, struct py_thread *t, u64 now)
 		return t->state;
 	if (!t->state && now < t->retry_time)
 		return 0;
-	return find_thread_state(p, t, t->inner_tid, pointer, now);
+	return find_thread_state(p, t, pointer, now);
 }
 
 /*
@@ -118,22 +118,26 @@ inlined int is_rlock(struct py_process *p, u64 mutex)
  * set_parked makes a PyMutex of what a thread waits on, if it is one: what lies
  * before its semaphore can make it look like a condition.
  */
-inlined void set_parked(struct event *e, struct py_process *p, struct py_thread *t)
+global_fn u32 set_parked(struct event *e, struct py_process *p, struct py_thread *t)
 {
-	u64 mutex = user_word(e->value - 8), owner;
+	u64 mutex, owner;
 	u8 bits = 0;
 	u32 at;
 
+	if (!e || !p || !t)
+		return 0;
+	mutex = user_word(e->value - 8);
 	if (!mutex || bpf_probe_read_user(&bits, sizeof(bits), (void *)mutex) || bits != PYMUTEX_AWAITED)
-		return;
+		return 0;
 	e->value = mutex;
 	e->flags = (e->flags & ~FLAG_LOCK) | LOCK_PYMUTEX << FLAG_LOCK_SHIFT;
 	if (!is_rlock(p, mutex))
-		return;
+		return 0;
 	owner = user_word(mutex + 8);
 	at = p->libc_tid ? p->libc_tid : libc_offset(p, t);
 	if (owner && at)
 		e->holder = outer_tid(t, e->tid, user_word(owner + at));
+	return 1;
 }
 
 /*

@@ -58,9 +58,10 @@ struct {
 	__type(value, struct code_map_list);
 } code_maps SEC(".maps");
 
-/* The loader sets how many. */
+/* The loader sets how many, and writes to their memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct unwind_row);
@@ -68,6 +69,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct unwind_rule);

@@ -190,12 +190,15 @@ inlined int is_state_of(struct py_process *p, u64 state, u32 tid, u64 pointer)
  * python_status gives the GIL and garbage collection as they are for a state. One GIL
  * for several interpreters can have another state of the same thread as its holder.
  */
-inlined enum status python_status(struct py_process *p, u64 state, u32 tid)
+global_fn u32 python_status(struct py_process *p, u64 state, u32 tid)
 {
-	u64 at = p->collecting, holder;
 	enum status status = STATUS_GIL_OTHER;
 	s32 collecting = 0;
+	u64 at, holder;
 
+	if (!p)
+		return STATUS_GIL_UNKNOWN;
+	at = p->collecting;
 	if (!gil_holder(p, gil_of(p, state), &holder))
 		return STATUS_GIL_UNKNOWN;
 	if (!holder)
@@ -238,31 +241,41 @@ enum likely {
 	LIKELY_HOLDER, /* has frames and a GIL of its own, which it holds */
 };
 
+/* The likeliest state so far, and its GIL. */
+struct choice {
+	u64 state, gil;
+	enum likely likely;
+	u32 reserved;
+};
+
 struct thread_search {
 	struct py_process *p;
 	u64 interp, state;
 	u64 pointer;
-	u64 found, gil; /* the likeliest state so far, and its GIL */
 	u32 tid;
 	u32 several; /* interpreters */
-	enum likely likely;
+	struct choice best;
 };
 
-inlined void consider(struct thread_search *t)
+/* consider makes a state of the thread the choice if it is likelier. */
+global_fn u32 consider(struct py_process *p, struct choice *best, u64 state)
 {
-	struct py_process *p = t->p;
 	enum likely likely = LIKELY_IDLE;
-	u64 gil = gil_of(p, t->state), holder;
+	u64 gil, holder;
 
-	if (has_frames(p, t->state))
+	if (!p || !best)
+		return 0;
+	gil = gil_of(p, state);
+	if (has_frames(p, state))
 		likely = LIKELY_FRAMES;
-	if (likely == LIKELY_FRAMES && gil != t->gil && gil_holder(p, gil, &holder) && holder == t->state)
+	if (likely == LIKELY_FRAMES && gil != best->gil && gil_holder(p, gil, &holder) && holder == state)
 		likely = LIKELY_HOLDER;
-	if (likely <= t->likely)
-		return;
-	t->likely = likely;
-	t->found = t->state;
-	t->gil = gil;
+	if (likely <= best->likely)
+		return 0;
+	best->likely = likely;
+	best->state = state;
+	best->gil = gil;
+	return 1;
 }
 
 static long search_step(u32 i, struct thread_search *t)
@@ -279,7 +292,7 @@ static long search_step(u32 i, struct thread_search *t)
 		return 0;
 	}
 	if (is_state_of(p, t->state, t->tid, t->pointer))
-		consider(t);
+		consider(p, &t->best, t->state);
 	t->state = user_word(t->state + p->thread_next);
 	return 0;
 }
@@ -298,19 +311,22 @@ static long search_step(u32 i, struct thread_search *t)
  * find_thread_state searches the thread lists of all interpreters for the state
  * that a thread runs, and remembers it, or when to search again.
  */
-inlined u64 find_thread_state(struct py_process *p, struct py_thread *t, u32 tid, u64 pointer, u64 now)
+global_fn u64 find_thread_state(struct py_process *p, struct py_thread *t, u64 pointer, u64 now)
 {
-	struct thread_search search = { .p = p, .tid = tid, .pointer = pointer };
+	struct thread_search search = { .p = p, .pointer = pointer };
 	u64 rounds;
 
-	search.state = search.found = search.gil = t->zero;
-	search.likely = search.several = t->zero;
+	if (!p || !t)
+		return 0;
+	search.tid = t->inner_tid;
+	search.state = search.best.state = search.best.gil = t->zero;
+	search.best.likely = search.several = t->zero;
 	search.interp = user_word(p->interpreters_head);
 	rounds = repeat(MAX_THREADS, search_step, &search);
-	t->state = search.found;
+	t->state = search.best.state;
 	p->several = search.several;
 	t->retry_time = 0;
-	if (rounds > (search.found ? FREE_ROUNDS_FOUND : FREE_ROUNDS))
+	if (rounds > (t->state ? FREE_ROUNDS_FOUND : FREE_ROUNDS))
 		t->retry_time = now + rounds * RETRY_PER_ROUND;
 	return t->state;
 }
@@ -330,7 +346,7 @@ global_fn u64 running_state(struct py_process *p, struct py_thread *t, u64 point
 	if (now < t->retry_time ||
 	    (user_word(p->interpreters_head) == interp && !user_word(interp + p->interp_next)))
 		return t->state;
-	return find_thread_state(p, t, t->inner_tid, pointer, now);
+	return find_thread_state(p, t, pointer, now);
 }
 
 /* state_word reads a word of the thread state in s->state. */
@@ -374,7 +390,7 @@ global_fn u64 thread_state(struct py_process *p, struct py_thread *t, struct py_
 		return t->state;
 	if (!t->state && now < t->retry_time)
 		return 0;
-	state = find_thread_state(p, t, tid, pointer, now);
+	state = find_thread_state(p, t, pointer, now);
 	return state && take_state(p, s, state, tid, pointer) ? state : 0;
 }
 
@@ -418,10 +434,12 @@ inlined u32 frame_byte(struct window *w, u32 at, u32 off)
  * 0 if that is not known. The first copy is the code object's own (co_tlbc in
  * Include/cpython/code.h, 3.14).
  */
-inlined u64 bytecode_of(struct py_process *p, u64 code, u32 copy)
+global_fn u64 bytecode_of(struct py_process *p, u64 code, u32 copy)
 {
 	u64 copies;
 
+	if (!p)
+		return 0;
 	if (!copy)
 		return code + p->code_bytes;
 	copies = user_word(code + p->code_tlbc);

@@ -42,6 +42,18 @@ inlined u32 addresses(void *ctx, void *out, u32 size, u64 flags, u8 *stop)
 	return got < 0 ? 0 : (u32)got / 8;
 }
 
+/* remember_thread makes an entry for the current thread. */
+global_fn u32 remember_thread(u32 tid)
+{
+	struct py_thread fresh = {};
+
+	fresh.tgid = bpf_get_current_pid_tgid() >> 32;
+	fresh.inner_tid = inner_tid(bpf_get_current_task_btf());
+	bpf_map_update_elem(&threads, &tid, &fresh, BPF_ANY);
+	remember_inner(&fresh, tid);
+	return 0;
+}
+
 /* thread_here returns what is remembered of the current thread. */
 inlined struct py_thread *thread_here(void)
 {
@@ -49,23 +61,21 @@ inlined struct py_thread *thread_here(void)
 	struct py_thread *t = bpf_map_lookup_elem(&threads, &tid);
 
 	if (!t) {
-		struct py_thread fresh = {};
-
-		fresh.tgid = bpf_get_current_pid_tgid() >> 32;
-		fresh.inner_tid = inner_tid(bpf_get_current_task_btf());
-		bpf_map_update_elem(&threads, &tid, &fresh, BPF_ANY);
-		remember_inner(&fresh, tid);
+		remember_thread(tid);
 		t = bpf_map_lookup_elem(&threads, &tid);
 	}
 	return t;
 }
 
 /* python_part finds the current thread's frames. */
-inlined u32 python_part(struct py_process *p, struct py_scratch *s, struct stack_event *e, u32 at)
+global_fn u32 python_part(struct py_process *p, struct py_scratch *s, struct stack_event *e, u32 at)
 {
-	struct py_thread *t = thread_here();
+	struct py_thread *t;
 	u64 state = 0;
 
+	if (!p || !s || !e)
+		return 0;
+	t = thread_here();
 	e->head.python_stop = STOP_NO_THREAD;
 	if (t)
 		state = thread_state(p, t, s, e->event.time);

@@ -25,6 +25,8 @@ waiter.start()
 print(waiter.native_id, flush=True)
 for _ in range(50):
     time.sleep(0.004)
+    while not lock.locked():  # a busy machine keeps the waiter from taking it
+        time.sleep(0.001)
     release()
 waiter.join()
 print("done", flush=True)
