@@ -185,6 +185,7 @@ func (s *session) begin() error {
 
 // run polls until something ends the recording, and says what.
 func (s *session) run(ctx context.Context) (why string, err error) {
+	calmMonitor()
 	defer hurry()()
 	if s.opt.jitter {
 		stop := s.jitter()
