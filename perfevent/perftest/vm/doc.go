@@ -25,7 +25,8 @@
 // /init. That reads /plan.json, runs its steps and reports on the console, one
 // JSON value a line behind a mark; what the kernel writes there is kept for the
 // message of a failure. Each step has a time limit inside the machine, and a
-// console that stays silent ends the machine from outside.
+// console that stays silent ends the machine from outside. Two machines run at a
+// time; what they did is printed when the last has ended.
 //
 // Traps:
 //

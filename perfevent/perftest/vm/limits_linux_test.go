@@ -22,7 +22,7 @@ type limits struct {
 	User bool
 	// Sysctls are set before and reset after.
 	Sysctls map[string]string
-	// Hide are folders that look empty, Unmount ones that are unmounted.
+	// Hide are folders that look empty.
 	Hide []string
 	// Namespaces are CLONE_NEW… flags; with a user namespace root there is not
 	// root here.

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -72,12 +73,13 @@ const root = "../../.."
 
 // tests are the test binaries of a machine, which of their tests to run, and names
 // of those to leave out. What they may skip, allowedSkips says.
+// The seconds are for a busy host: an idle one takes a sixth.
 var tests = []struct {
 	pkg, run, skip string
 	seconds        int
 }{
-	{pkg: "perfevent", seconds: 120},
-	{pkg: "perfevent/bpf", seconds: 290},
+	{pkg: "perfevent", seconds: 240},
+	{pkg: "perfevent/bpf", seconds: 580},
 	{pkg: "unwind/proc", seconds: 120},
 	{pkg: "pyframes", run: "Frames|Find|Detect|ReadCode|NotYet|Hidden", seconds: 240},
 	{pkg: "unwind", run: "Kallsyms|Walk|SignalReturn|ARM64", skip: "TestWalkAtEveryInstruction TestWalkInPython", seconds: 240},
@@ -107,7 +109,7 @@ func profileOnly(k kind) plan {
 	}
 	return plan{Steps: []step{
 		{Name: "check", Args: []string{"/usr/bin/pathprof", "check"}, Seconds: 60},
-		{Name: "profile10", Profile: &profileStep{Event: event, Period: period(k.event), Seconds: 4}, Seconds: 240, Limits: unthrottled},
+		{Name: "profile10", Profile: &profileStep{Event: event, Period: period(k.event), Seconds: 4}, Seconds: 280, Limits: unthrottled},
 	}}
 }
 
@@ -117,9 +119,9 @@ func everything(k kind) plan {
 		p.Steps = append(p.Steps,
 			// Ten thousand samples a second where a thousand are allowed.
 			step{Name: "throttled", Profile: &profileStep{Event: "cycles", Period: "100000", Seconds: 2, Throttled: true},
-				Seconds: 120, Limits: limits{Sysctls: map[string]string{maxSampleRate: "1000"}}},
+				Seconds: 280, Limits: limits{Sysctls: map[string]string{maxSampleRate: "1000"}}},
 			step{Name: "shared", Profile: &profileStep{Event: "cycles", Period: period(k.event), Seconds: 2, Rivals: 9},
-				Seconds: 120, Limits: unthrottled},
+				Seconds: 280, Limits: unthrottled},
 		)
 	}
 	for _, t := range tests {
@@ -136,6 +138,9 @@ func everything(k kind) plan {
 			// Its timer's interrupts are not throttled by what they take, so a host
 			// with no time for the machine makes it do nothing else.
 			skip = append(skip, "TestNested")
+		}
+		if k.arch == "arm64" && t.pkg == "unwind" {
+			skip = append(skip, "TestSignalReturnOfLibc") // it lies in the vDSO there
 		}
 		if len(skip) > 0 {
 			s.Args = append(s.Args, "-test.skip", strings.Join(skip, "|"))
@@ -184,9 +189,15 @@ func TestMatrix(t *testing.T) {
 	if size != "short" && size != "full" {
 		t.Skipf("%s is not set: short or full", sizeEnv)
 	}
-	var rows []string
-	for _, k := range chosen(size) {
+	programs = t.TempDir()
+	machines := chosen(size)
+	rows := make([]string, len(machines))
+	t.Cleanup(func() { t.Logf("\n%s\n%s", tableHead, strings.Join(slices.DeleteFunc(rows, empty), "\n")) })
+	for i, k := range machines {
 		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			lanes <- struct{}{}
+			defer func() { <-lanes }()
 			m, err := run(t, k)
 			if err != nil {
 				t.Error(err)
@@ -197,12 +208,16 @@ func TestMatrix(t *testing.T) {
 				} else {
 					judge(t, k, m)
 				}
-				rows = append(rows, m.row(k, t.Failed()))
+				rows[i] = m.row(k, t.Failed())
 			}
 		})
 	}
-	t.Logf("\n%s\n%s", tableHead, strings.Join(rows, "\n"))
 }
+
+// lanes are how many machines run at a time: most keep one processor busy.
+var lanes = make(chan struct{}, min(2, runtime.NumCPU()))
+
+func empty(s string) bool { return s == "" }
 
 // run builds a machine's file system and boots it.
 func run(t *testing.T, k kind) (*machine, error) {
@@ -212,7 +227,7 @@ func run(t *testing.T, k kind) (*machine, error) {
 		if err != nil {
 			return nil, err
 		}
-		if image, _, err = kernels.kernel(k.kernel); err != nil {
+		if image, err = kernels.kernel(k.kernel); err != nil {
 			return nil, err
 		}
 	}
@@ -225,7 +240,7 @@ func run(t *testing.T, k kind) (*machine, error) {
 }
 
 func buildRoot(name string, k kind) error {
-	programs, err := compile(k.arch)
+	dir, err := compile(k.arch)
 	if err != nil {
 		return err
 	}
@@ -254,7 +269,7 @@ func buildRoot(name string, k kind) error {
 	if err := i.addTree("src", root, fixtures); err != nil {
 		return err
 	}
-	if err := i.addPrograms(programs); err != nil {
+	if err := i.addPrograms(dir); err != nil {
 		return err
 	}
 	p, err1 := k.planned()
@@ -291,6 +306,9 @@ func (i *initramfs) addPrograms(dir string) error {
 	return nil
 }
 
+// programs is the folder of the compiled ones, which goes with TestMatrix.
+var programs string
+
 var compiled = map[string]func() (string, error){"amd64": compiler("amd64"), "arm64": compiler("arm64")}
 
 func compile(arch string) (string, error) { return compiled[arch]() }
@@ -298,7 +316,7 @@ func compile(arch string) (string, error) { return compiled[arch]() }
 // compiler compiles all tests and the program for a processor, once.
 func compiler(arch string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
-		dir, err := os.MkdirTemp("", "pathprof-vm")
+		dir, err := os.MkdirTemp(programs, arch)
 		if err != nil {
 			return "", err
 		}

@@ -4,8 +4,8 @@ package vm
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // archive is one suite of Debian for one processor, with apt's state for it in a
@@ -115,11 +116,16 @@ func (a *archive) update() error {
 	return nil
 }
 
+// fetching keeps machines from fetching the same packages at the same time.
+var fetching sync.Mutex
+
 // packages returns the files of packages and all they depend on, from the cache
 // if it holds them. A name that ends in "!" comes without what it depends on; the
-// first dependency of a name that ends in "*" comes in its place, alone: meta
-// packages name the current kernel that way.
+// kernel that a name that ends in "*" depends on comes in its place, alone: meta
+// packages name the current one that way.
 func (a *archive) packages(names ...string) ([]string, error) {
+	fetching.Lock()
+	defer fetching.Unlock()
 	stamp := filepath.Join(a.dir, "have-"+strings.NewReplacer("*", "", "!", "").Replace(strings.Join(names, "+")))
 	if text, err := os.ReadFile(stamp); err == nil {
 		return strings.Fields(string(text)), nil
@@ -138,7 +144,7 @@ func (a *archive) packages(names ...string) ([]string, error) {
 		single, isSingle := strings.CutSuffix(name, "!")
 		switch {
 		case isMeta:
-			if name, err = a.firstDependency(meta); err != nil {
+			if name, err = a.currentKernel(meta); err != nil {
 				return nil, err
 			}
 			alone = append(alone, name)
@@ -178,18 +184,39 @@ func (a *archive) download(dir, name string) error {
 	return err
 }
 
-func (a *archive) firstDependency(name string) (string, error) {
+// currentKernel names the package that holds the kernel of a meta package: the
+// image it depends on, or since Linux 7 what that depends on in turn.
+func (a *archive) currentKernel(meta string) (string, error) {
+	image, err := a.dependency(meta, "linux-image-")
+	if err != nil {
+		return "", err
+	}
+	if image == "" {
+		return "", fmt.Errorf("package %s of %s depends on no kernel", meta, a.suite)
+	}
+	binary, err := a.dependency(image, "linux-binary-")
+	return cmp.Or(binary, image), err
+}
+
+// dependency returns the first of a package's dependencies whose name begins so.
+func (a *archive) dependency(name, prefix string) (string, error) {
 	// show takes the version of the asked suite, depends the newest.
 	out, err := a.apt("apt-cache", "show", name+"/"+a.suite)
 	if err != nil {
 		return "", err
 	}
-	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
-		if list, ok := strings.CutPrefix(s.Text(), "Depends: "); ok {
-			return strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(" ,(", r) })[0], nil
+	for line := range strings.Lines(string(out)) {
+		list, ok := strings.CutPrefix(line, "Depends: ")
+		if !ok {
+			continue
+		}
+		for _, word := range strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(" ,(", r) }) {
+			if strings.HasPrefix(word, prefix) {
+				return word, nil
+			}
 		}
 	}
-	return "", fmt.Errorf("package %s of %s depends on nothing", name, a.suite)
+	return "", nil
 }
 
 // eachFile calls do for every entry of a package.
@@ -223,32 +250,35 @@ func eachFile(deb string, do func(*tar.Header, io.Reader) error) error {
 	}
 }
 
-// kernel returns the image in a kernel's package, unpacked beside it once, and
-// its release.
-func (a *archive) kernel(name string) (image, release string, err error) {
+// unpacking keeps machines from unpacking the same kernel at the same time.
+var unpacking sync.Mutex
+
+// kernel returns the image in a kernel's package, unpacked beside it once.
+func (a *archive) kernel(name string) (string, error) {
 	debs, err := a.packages(name)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	dir := filepath.Dir(debs[0])
-	for {
-		found, err := filepath.Glob(filepath.Join(dir, "vmlinuz-*"))
-		if err != nil {
-			return "", "", err
-		}
-		if len(found) > 0 {
-			return found[0], strings.TrimPrefix(filepath.Base(found[0]), "vmlinuz-"), nil
-		}
-		if err := unpackKernel(debs[0], dir); err != nil {
-			return "", "", err
-		}
+	unpacking.Lock()
+	defer unpacking.Unlock()
+	image := filepath.Join(filepath.Dir(debs[0]), "vmlinuz")
+	if _, err := os.Stat(image); err == nil {
+		return image, nil
 	}
+	return image, unpackKernel(debs[0], image)
 }
 
-func unpackKernel(deb, dir string) error {
+// isKernel tells where packages have it; the latter since Linux 7.
+func isKernel(name string) bool {
+	old, _ := path.Match("boot/vmlinuz-*", name)
+	now, _ := path.Match("usr/lib/modules/*/vmlinuz", name)
+	return old || now
+}
+
+func unpackKernel(deb, target string) error {
 	found := false
 	err := eachFile(deb, func(h *tar.Header, r io.Reader) error {
-		if !strings.HasPrefix(h.Name, "boot/vmlinuz-") {
+		if !isKernel(h.Name) {
 			return nil
 		}
 		found = true
@@ -259,7 +289,6 @@ func unpackKernel(deb, dir string) error {
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(dir, path.Base(h.Name))
 		if err := os.WriteFile(target+".part", image, 0o644); err != nil {
 			return err
 		}

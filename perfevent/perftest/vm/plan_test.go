@@ -65,11 +65,13 @@ type profile struct {
 	// RunNs is the time of segments in which the thread ran, Value the sum of what
 	// its samples stand for, Counted the part of the time that the counter had
 	// the hardware for, 0 if it is not known, and Backward how often a CPU's
-	// counter was lower than before.
-	RunNs    int64
-	Value    int64
-	Counted  float64
-	Backward int
+	// counter was lower than before. OfCounter is the part of what the counters
+	// themselves say that samples stand for: the rest was idle, or nobody saw it.
+	RunNs     int64
+	Value     int64
+	Counted   float64
+	Backward  int
+	OfCounter float64
 	// Merged of the samples have whole, merged stacks.
 	Merged   float64
 	Unmerged map[string]int // why the others have not

@@ -226,10 +226,14 @@ func (p *profile) read(r *recording.Reader, known *truth) error {
 	frame := func(id uint32) *recording.Frame { return &frames[id] }
 	all, merged := 0, 0
 	p.Unmerged = map[string]int{}
+	var counted, stoodFor int64
 	last := map[int32]int64{}
 	for s, err := range r.Samples() {
 		if err != nil {
 			return err
+		}
+		if before, ok := last[s.CPU]; ok {
+			counted, stoodFor = counted+s.Counter-before, stoodFor+s.Value
 		}
 		if s.Counter < last[s.CPU] {
 			p.Backward++
@@ -246,6 +250,7 @@ func (p *profile) read(r *recording.Reader, known *truth) error {
 			p.Unmerged[fmt.Sprint(st.Verdict, ": ", st.Reason)]++
 		}
 	}
+	p.OfCounter = float64(stoodFor) / float64(max(counted, 1))
 	p.Merged = float64(merged) / float64(max(all, 1))
 	return nil
 }
