@@ -24,6 +24,9 @@ func (c *Capture) load(spec *ebpf.CollectionSpec, cache *btf.Cache) error {
 	if err := c.missing.leaveOut(spec, func(o *option) error { return o.lacks(spec, kernel) }); err != nil {
 		return err
 	}
+	if err := setCountsDisabled(spec, kernel); err != nil {
+		return err
+	}
 	err = c.loadAll(spec, cache)
 	if err == nil || errors.Is(err, unix.EPERM) {
 		return err
@@ -38,6 +41,19 @@ func (c *Capture) load(spec *ebpf.CollectionSpec, cache *btf.Cache) error {
 		return err
 	}
 	return c.loadAll(spec, cache)
+}
+
+// setCountsDisabled tells the programs how the kernel's nesting count is laid out
+// (c/context.h).
+func setCountsDisabled(spec *ebpf.CollectionSpec, kernel *btf.Spec) error {
+	var f *btf.Func
+	if kernel.TypeByName("local_interrupt_disable", &f) != nil {
+		return nil
+	}
+	if err := spec.Variables[pathprofVarCountsDisabled].Set(uint8(1)); err != nil {
+		return fmt.Errorf("set the layout of the nesting count: %w", err)
+	}
+	return nil
 }
 
 // loadAll loads the programs that the verifier takes long for beside each other.

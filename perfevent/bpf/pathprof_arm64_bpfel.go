@@ -426,6 +426,7 @@ const (
 	pathprofProgSoftirqLeave   = "softirq_leave"
 	pathprofProgTimerEnter     = "timer_enter"
 	pathprofProgTimerLeave     = "timer_leave"
+	pathprofVarCountsDisabled  = "counts_disabled"
 	pathprofVarCpuOffsetsAt    = "cpu_offsets_at"
 	pathprofVarMeasureCosts    = "measure_costs"
 	pathprofVarOnlyTargets     = "only_targets"
@@ -535,6 +536,7 @@ type pathprofMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type pathprofVariableSpecs struct {
+	CountsDisabled  *ebpf.VariableSpec `ebpf:"counts_disabled"`
 	CpuOffsetsAt    *ebpf.VariableSpec `ebpf:"cpu_offsets_at"`
 	MeasureCosts    *ebpf.VariableSpec `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
@@ -612,6 +614,7 @@ func (m *pathprofMaps) Close() error {
 //
 // It can be passed to loadPathprofObjects or ebpf.CollectionSpec.LoadAndAssign.
 type pathprofVariables struct {
+	CountsDisabled  *ebpf.Variable `ebpf:"counts_disabled"`
 	CpuOffsetsAt    *ebpf.Variable `ebpf:"cpu_offsets_at"`
 	MeasureCosts    *ebpf.Variable `ebpf:"measure_costs"`
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`

@@ -54,11 +54,15 @@ struct task_struct___info {
 	struct thread_info___arm64 thread_info;
 } __attribute__((preserve_access_index));
 
-/* include/linux/preempt.h */
+/*
+ * include/linux/preempt.h. Kernels that also count how often interrupts were
+ * disabled (local_interrupt_disable, seen in 7.3) do so below the hard interrupts.
+ */
+const volatile u8 counts_disabled;
 #define SOFTIRQ_SERVING 0x00000100
-#define HARDIRQ_OFFSET 0x00010000
-#define HARDIRQ_MASK 0x000f0000
-#define NMI_MASK 0x00f00000
+#define HARDIRQ_OFFSET (counts_disabled ? 0x01000000 : 0x00010000)
+#define HARDIRQ_MASK (counts_disabled ? 0x0f000000 : 0x000f0000)
+#define NMI_MASK (counts_disabled ? 0x70000000 : 0x00f00000)
 
 inlined struct context_stack *context_here(void)
 {
