@@ -58,7 +58,7 @@ func (p *profile) judgeShares(t *testing.T, wrong func(string, ...any)) {
 		t.Logf("the host was busy: samples stand for %.0f %% of the time", 100*covered)
 		outside = 6
 	}
-	if len(p.Outside) > outside || p.WorstError > 0.2 || len(p.Missing) > 0 || p.Samples < 150 || p.Throttled > 0 || p.Counted < 0.99 {
+	if len(p.Outside) > outside || p.WorstError > 0.2 || len(p.Missing) > 0 || p.Samples < 100 || p.Throttled > 0 || p.Counted < 0.99 {
 		wrong("%d samples, throttled %d times, counted %.2f of the time; worst error %.3f, missing %q, outside their intervals %q",
 			p.Samples, p.Throttled, p.Counted, p.WorstError, p.Missing, p.Outside)
 	}

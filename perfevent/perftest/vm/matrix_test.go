@@ -384,17 +384,19 @@ func (o *outcome) failures() []string {
 	if len(o.failed) == 0 {
 		return o.lines[max(0, len(o.lines)-60):]
 	}
-	var out, said []string
+	said, test := map[string][]string{}, ""
 	for _, line := range o.lines {
-		switch trimmed := strings.TrimSpace(line); {
-		case strings.HasPrefix(trimmed, "=== RUN"):
-			said = nil
-		case strings.HasPrefix(trimmed, "--- FAIL"):
-			out = append(append(out, said[max(0, len(said)-90):]...), line)
-			said = nil
-		default:
-			said = append(said, line)
+		trimmed := strings.TrimSpace(line)
+		if strings.HasPrefix(trimmed, "=== ") { // RUN, CONT or NAME, and whose lines follow
+			test = trimmed[strings.LastIndex(trimmed, " ")+1:]
+		} else if !strings.HasPrefix(trimmed, "--- ") {
+			said[test] = append(said[test], line)
 		}
+	}
+	var out []string
+	for _, name := range o.failed {
+		lines := said[name]
+		out = append(append(out, lines[max(0, len(lines)-90):]...), "--- FAIL: "+name)
 	}
 	return out
 }

@@ -187,7 +187,10 @@ func compare(r *join.Report, known *truth) (*profile, error) {
 		want := float64(ns) / float64(all)
 		f, ok := found[name]
 		if !ok {
-			p.Missing = append(p.Missing, name)
+			// Of 15 expected samples none is there three times in ten million.
+			if want*float64(p.Samples) > 15 {
+				p.Missing = append(p.Missing, name)
+			}
 			continue
 		}
 		p.WorstError = max(p.WorstError, math.Abs(f.Share-want))
