@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -49,9 +51,9 @@ func emulator(k kind, kernel, initrd string) []string {
 		"-smp", "2", "-m", "2560", "-nographic", "-nodefaults", "-no-reboot",
 		"-serial", "stdio", "-kernel", kernel, "-initrd", initrd, "-append",
 	}
-	// loglevel: warnings with their stacks, should the machine hang; /dev/kmsg has
-	// all.
-	options := "rdinit=/init loglevel=5 panic=-1 " + k.options + " console="
+	// loglevel: errors and lockups, should the machine hang. What the kernel writes
+	// may tear a message apart, and /dev/kmsg has all.
+	options := "rdinit=/init loglevel=4 panic=-1 " + k.options + " console="
 	processor := []string{"-cpu", "max", "-accel", "tcg,thread=multi"}
 	if k.icount {
 		processor = []string{"-cpu", "max", "-accel", "tcg,thread=single", "-icount", fmt.Sprint("shift=", instructionShift)}
@@ -121,9 +123,14 @@ func (m *machine) follow(console io.Reader, alive func(), progress func(string))
 			continue
 		}
 		var msg message
-		if jerr := json.Unmarshal([]byte(text), &msg); jerr != nil {
+		value := json.NewDecoder(strings.NewReader(text))
+		if jerr := value.Decode(&msg); jerr != nil {
 			err = errors.Join(err, fmt.Errorf("message %q: %w", line, jerr))
 			continue
+		}
+		// The kernel may have written behind it.
+		if rest := text[value.InputOffset():]; rest != "" {
+			m.console = append(m.console, rest)
 		}
 		done = done || msg.Done
 		m.take(msg, &begin, progress)
@@ -139,7 +146,9 @@ func (m *machine) take(msg message, begin *time.Time, progress func(string)) {
 		return
 	case msg.Step == "":
 		m.kernel = append(m.kernel, msg.Kernel...)
-		m.console = append(m.console, msg.Line)
+		if msg.Line != "" {
+			m.console = append(m.console, msg.Line)
+		}
 		return
 	}
 	o := m.steps[msg.Step]
@@ -183,5 +192,25 @@ func (o *outcome) readTests() {
 		case "SKIP":
 			o.skipped[name] = strings.Join(said, " ")
 		}
+	}
+}
+
+// The kernel writes before, between and behind messages.
+func TestFollow(t *testing.T) {
+	const said = "[    0.1] hello\n\n" + mark + `{"Ready":"6.1","Page":4096}` + "\n" + mark + `{"Step":"a","Line":"ok \u003e {}"}[  11.1] perf: slow` + "\n\n" +
+		"[  12.0] noise" + mark + `{"Step":"a","Status":0}` + "\n" + mark + `{"Done":true}`
+	m := &machine{steps: map[string]*outcome{}}
+	done, err := m.follow(strings.NewReader(said+"\n"), func() {}, func(string) {})
+	if err != nil || !done || m.release != "6.1" || m.page != 4096 {
+		t.Errorf("got %v, %v, %+v", done, err, m)
+	}
+	if o := m.steps["a"]; o == nil || !slices.Equal(o.lines, []string{"ok > {}"}) || o.took == 0 {
+		t.Errorf("step: %+v", o)
+	}
+	if got, want := strings.Join(m.console, "|"), "[    0.1] hello|[  11.1] perf: slow"; got != want {
+		t.Errorf("console: got %q, want %q", got, want)
+	}
+	if _, err := m.follow(strings.NewReader(mark+`{"Step":"a",[ 13.0] torn`+"\n"), func() {}, func(string) {}); err == nil {
+		t.Error("a torn message: no error")
 	}
 }
