@@ -168,16 +168,18 @@ func TestJoinRefusesGaps(t *testing.T) {
 }
 
 // The frames of the program that took a stack at a switch are no part of the
-// wait; in a sample they are cost, and stay.
+// wait; a sample in them is none of the function's that they interrupt.
 func TestTracerFrames(t *testing.T) {
 	const tracer = "k:bpf_prog_653bdd19f637b4b7_on_switch k:bpf_trace_run4 "
 	tests := []struct{ name, in, wait, sample string }{
-		{"switch", tracer + "k:__schedule k:schedule p:f!", "f;schedule;__schedule", "f;schedule;__schedule;bpf_trace_run4;bpf_prog_653bdd19f637b4b7_on_switch"},
+		{"switch", tracer + "k:__schedule k:schedule p:f!", "f;schedule;__schedule", "f;schedule;__schedule;[tracing]"},
 		{"through a helper", "k:bpf_get_stack k:[kernel] k:bpf_trace_run4 k:__traceiter_sched_switch k:__schedule", "__schedule",
-			"__schedule;__traceiter_sched_switch;bpf_trace_run4;[kernel];bpf_get_stack"},
+			"__schedule;[tracing]"},
 		{"none", "k:__schedule p:f!", "f;__schedule", "f;__schedule"},
-		{"nothing else", tracer, "bpf_trace_run4;bpf_prog_653bdd19f637b4b7_on_switch", "bpf_trace_run4;bpf_prog_653bdd19f637b4b7_on_switch"},
-		{"further out", "k:__schedule k:bpf_trace_run1 p:f!", "f", "f;bpf_trace_run1;__schedule"},
+		{"record of a mapping", "k:perf_output_copy k:perf_event_mmap_output k:perf_event_mmap k:mmap_region p:f!", "f;mmap_region",
+			"f;mmap_region;[tracing]"},
+		{"nothing else", tracer, "[tracing]", "[tracing]"},
+		{"further out", "k:__schedule k:bpf_trace_run1 p:f!", "f", "f;[tracing]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -189,6 +191,9 @@ func TestTracerFrames(t *testing.T) {
 			}
 			if got := folded(s.get(1)); got != tt.sample {
 				t.Errorf("sample %s, want %s", got, tt.sample)
+			}
+			if f := top(s.get(1)); (f == nil) != strings.Contains(tt.sample, "[tracing]") {
+				t.Errorf("sample's function: got %v of %s", f, tt.sample)
 			}
 		})
 	}

@@ -170,9 +170,12 @@ func keyOf(f *Frame) functionKey {
 }
 
 // top is the frame a stack's time belongs to: the innermost Python frame, else
-// the innermost of all; nil if the stack has no code.
+// the innermost of all; nil if the stack has no code, or the time is tracing's.
 func top(s *Stack) *Frame {
 	var inner *Frame
+	if s.tracing {
+		return nil
+	}
 	for i := range s.Frames {
 		f := &s.Frames[i]
 		if f.Kind == KindPython {

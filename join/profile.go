@@ -41,6 +41,8 @@ type Stack struct {
 	Reason  string // in words, empty if the stack is complete
 	// missing says whether the top of a Python stack may be missing.
 	missing missing
+	// tracing: of what ran at a tracepoint, not of the functions below.
+	tracing bool
 	// takingGIL and importing: see Status.
 	takingGIL, importing bool
 }

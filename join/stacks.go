@@ -87,45 +87,58 @@ func (s *stackSet) get(id uint32) *Stack {
 		st.Frames = []Frame{{Name: "[no stack: " + or(st.Reason, "empty") + "]", Kind: KindPathprof}}
 		st.Verdict = NoStack
 	}
+	st.setTracing()
 	s.merged[id] = &st
 	return &st
 }
 
-// tracerFrames begin the names of what the kernel runs to take a stack at a
-// tracepoint: they lie inside of the function whose stack it is. 6.18 has
+// tracerFrames begin the names of what the kernel runs at a tracepoint, and for the
+// records of perf: they lie inside of the function whose stack it is. 6.18 has
 // __traceiter_X → __bpf_trace_X → bpf_trace_runN → bpf_prog_TAG_NAME.
 var tracerFrames = []string{
 	"bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_dispatcher_",
 	"trace_call_bpf", "perf_trace_", "perf_call_bpf_enter", "bpf_get_stack", "____bpf_get_stack",
-	"bpf_trampoline_", "__bpf_prog_",
+	"bpf_trampoline_", "__bpf_prog_", "perf_event_mmap", "perf_event_comm", "perf_event_fork", "perf_event_task",
 }
+
+// tracingFrame stands for them.
+const tracingFrame = "[tracing]"
 
 // maxTracerFrames is how deep they are looked for.
 const maxTracerFrames = 8
 
-// waited returns the stack of that number without the recorder's own frames, as
-// it was taken by a program at the switch. In a sample such frames are cost of
-// the recorder, and stay.
-func (s *stackSet) waited(id uint32) *Stack {
-	base := s.get(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st, ok := s.blocked[id]; ok {
-		return st
-	}
-	st, inner := base, 0
-	for i := 0; i < min(len(base.Frames), maxTracerFrames) && base.Frames[i].Kind == KindKernel; i++ {
-		name := base.Frames[i].Name
+// setTracing puts one frame in the place of those of tracing: what they do is the
+// recorder's work, or another tracer's, and no function's below.
+func (st *Stack) setTracing() {
+	inner := 0
+	for i := 0; i < min(len(st.Frames), maxTracerFrames) && st.Frames[i].Kind == KindKernel; i++ {
+		name := st.Frames[i].Name
 		if slices.ContainsFunc(tracerFrames, func(p string) bool { return strings.HasPrefix(name, p) }) {
 			inner = i + 1
 		}
 	}
-	if inner > 0 && inner < len(base.Frames) {
-		cut := *base
-		cut.Frames = base.Frames[inner:]
-		st = &cut
+	if inner > 0 {
+		st.tracing = true
+		st.Frames = append([]Frame{{Name: tracingFrame, Kind: KindPathprof}}, st.Frames[inner:]...)
 	}
-	s.blocked[id] = st
+}
+
+// waited returns the stack of that number as it was when the program that took it
+// at the switch began.
+func (s *stackSet) waited(id uint32) *Stack {
+	base := s.get(id)
+	if !base.tracing || len(base.Frames) < 2 {
+		return base
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, ok := s.blocked[id]
+	if !ok {
+		cut := *base
+		cut.Frames, cut.tracing = base.Frames[1:], false
+		st = &cut
+		s.blocked[id] = st
+	}
 	return st
 }
 

@@ -9,6 +9,7 @@ type Kind uint8
 const (
 	KindInvalid Kind = iota
 	// KindSwitch: CPU goes from Task to Other (kernel/sched/core.c, sched_switch).
+	// To itself: a sample showed that Task has CPU, before any switch did.
 	KindSwitch
 	// KindWaking: Other, or the context in Ctx, makes Task runnable (sched_waking,
 	// which runs in the waker's context; sched_wakeup does not).
