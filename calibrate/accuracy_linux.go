@@ -24,7 +24,7 @@ type TenTruth struct {
 	End       int64            `json:"end_ns"`
 	Rounds    int64            `json:"rounds"`
 	ClockNs   int64            `json:"clock_ns"`  // of a pair of readings of the clock
-	Slices    [][]int64        `json:"slices"`    // time, and CPU time of each function so far
+	Slices    [][]int64        `json:"slices"`    // time, CPU time of each function so far, and rounds so far
 	Functions map[string]int64 `json:"functions"` // CPU time
 	CProfile  map[string]int64 `json:"cprofile"`  // own time by cProfile, if it ran
 }
@@ -49,6 +49,26 @@ func normalise(list []float64) []float64 {
 		list[i] /= sum
 	}
 	return list
+}
+
+// MeasureAccuracy takes opt.Samples of the ten functions and compares them with the
+// truth; cProfile does not run.
+func MeasureAccuracy(ctx context.Context, opt Options) (a Accuracy, err error) {
+	run, err := runFor(opt.Samples)
+	if err != nil {
+		return a, err
+	}
+	b, err := newBench(opt)
+	if err != nil {
+		return a, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	back, err := KeepOff(b.cpu)
+	if err != nil {
+		return a, err
+	}
+	defer back()
+	return b.measureAccuracy(ctx, run)
 }
 
 // measureAccuracy profiles the ten functions.
@@ -153,13 +173,14 @@ func tenIndex(name string) int {
 // of the run, in points. Each slice counts by its share of all samples, so that
 // the mean is the error of the whole.
 func sliceErrors(list []seen, truth *TenTruth) [][]float64 {
-	n := len(truth.Slices) - 1
+	kept := withTime(truth.Slices)
+	n := len(kept) - 1
 	out := make([][]float64, len(nominalShares))
 	if n < 2 {
 		return out
 	}
-	begins := make([]int64, len(truth.Slices))
-	for i, s := range truth.Slices {
+	begins := make([]int64, len(kept))
+	for i, s := range kept {
 		begins[i] = s[0]
 	}
 	counts := make([][]float64, n)
@@ -178,8 +199,9 @@ func sliceErrors(list []seen, truth *TenTruth) [][]float64 {
 	}
 	for at := range n {
 		spent := make([]float64, len(nominalShares))
+		rounds := kept[at+1][len(spent)+1] - kept[at][len(spent)+1]
 		for i := range spent {
-			spent[i] = float64(truth.Slices[at+1][i+1] - truth.Slices[at][i+1])
+			spent[i] = float64(kept[at+1][i+1] - kept[at][i+1] - rounds*truth.ClockNs)
 		}
 		spent = normalise(spent)
 		for i := range spent {
@@ -188,6 +210,17 @@ func sliceErrors(list []seen, truth *TenTruth) [][]float64 {
 		}
 	}
 	return out
+}
+
+// withTime leaves out a cut where nothing ran since the last one: the end of the
+// run may be where a slice ends anyway.
+func withTime(cuts [][]int64) (kept [][]int64) {
+	for _, c := range cuts {
+		if len(kept) == 0 || !slices.Equal(c[1:], kept[len(kept)-1][1:]) {
+			kept = append(kept, c)
+		}
+	}
+	return kept
 }
 
 // compareCProfile adds what cProfile says, against the truth of its own run.

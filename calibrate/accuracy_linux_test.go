@@ -10,16 +10,18 @@ import (
 
 // simulatedTruth is a run of 20 slices in which each function has its nominal share.
 func simulatedTruth() *TenTruth {
-	t := &TenTruth{Begin: 0, End: 20_000_000_000, Functions: map[string]int64{}}
+	// Reading the clock takes a fifth of the time of a function of one per cent.
+	t := &TenTruth{Begin: 0, End: 20_000_000_000, Rounds: 10_000, ClockNs: 4000, Functions: map[string]int64{}}
 	for s := range 21 {
 		row := []int64{int64(s) * 1_000_000_000}
 		for _, share := range nominalShares {
-			row = append(row, int64(float64(s)*share*1e7))
+			row = append(row, int64(float64(s)*share*1e7)+int64(s)*500*t.ClockNs)
 		}
-		t.Slices = append(t.Slices, row)
+		t.Slices = append(t.Slices, append(row, int64(s)*500))
 	}
+	t.Slices = append(t.Slices, t.Slices[20]) // the end, where a slice ended
 	for i, share := range nominalShares {
-		t.Functions[tenName(i)] = int64(20 * share * 1e7)
+		t.Functions[tenName(i)] = int64(20*share*1e7) + t.Rounds*t.ClockNs
 	}
 	return t
 }

@@ -67,7 +67,7 @@ func Start(ctx context.Context, l Launch) (*Program, error) {
 	p := &Program{lines: make(chan string, 16)}
 	p.cmd = exec.Command(l.Python[0], slices.Concat(l.Python[1:], []string{path}, l.Args)...)
 	p.cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1")
-	p.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // see prefer
 	p.cmd.Stderr = &p.stderr
 	in, stdin, err := os.Pipe()
 	if err != nil {
@@ -100,9 +100,7 @@ func Start(ctx context.Context, l Launch) (*Program, error) {
 		err = bind(int(p.PID), l.CPU)
 	}
 	if err == nil {
-		// Others on its CPU would leave fewer units to compare. Without the
-		// right to it there are just fewer.
-		_ = unix.Setpriority(unix.PRIO_PROCESS, int(p.PID), preferred)
+		prefer(int(p.PID))
 	}
 	if err != nil {
 		p.Stop()
@@ -113,6 +111,15 @@ func Start(ctx context.Context, l Launch) (*Program, error) {
 
 // preferred is the nice value of the programs.
 const preferred = -10
+
+// prefer gives a program of a session of its own more of its CPU: others there would
+// leave fewer units to compare. Without the right to it there are just fewer. Where
+// the kernel shares CPUs among sessions first (kernel.sched_autogroup_enabled), a nice
+// value counts within its session only, and the session has one, too.
+func prefer(pid int) {
+	_ = unix.Setpriority(unix.PRIO_PROCESS, pid, preferred)
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(preferred)), 0)
+}
 
 // KeepOff keeps all threads of this process, and processes it starts, from the
 // programs' CPU, and returns how to let them back: the recorder at a high rate would

@@ -11,7 +11,7 @@ is measured (time.thread_time_ns around each call) and reported as the truth.
 What lies between the readings is round_of(), pick() and the clock; it is
 reported too ("other_ns"), and so is what one pair of readings costs by itself
 ("clock_ns", within each function's time once a round). "slices" are the sums at
-points of CLOCK_MONOTONIC, a quarter of a second apart.
+points of CLOCK_MONOTONIC, a quarter of a second apart, and the rounds so far.
 
 With --log, FILE gets three native 64-bit numbers for each call of the ten: the
 function's number, and the times (CLOCK_MONOTONIC) before and after.
@@ -181,10 +181,10 @@ def main():
     while True:
         now = time.monotonic_ns()
         if now >= cut:
-            slices.append([now] + spent)
+            slices.append([now] + spent + [rounds])
             cut = now + 250_000_000
         if now >= end or end_cpu and time.thread_time_ns() >= end_cpu:
-            slices.append([now] + spent)
+            slices.append([now] + spent + [rounds])
             break
         order, unit = pick(rng)
         if log is None:
