@@ -129,7 +129,7 @@ func recorderCPU(b *testing.B, pid int, d time.Duration) (cpu time.Duration, dir
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), dir
 }
 
-func openRecording(b *testing.B, dir string) *recording.Reader {
+func openRecording(b testing.TB, dir string) *recording.Reader {
 	b.Helper()
 	r, err := recording.Open(dir)
 	if err != nil {

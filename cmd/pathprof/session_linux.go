@@ -42,7 +42,9 @@ type session struct {
 	stolen          time.Duration // by the host, before recording began; negative: not known
 	stopGather      func() error  // may be called more than once
 	// kernel brings the kernel's symbols; nil once they are there.
-	kernel chan *unwind.KernelSymbols
+	kernel   chan *unwind.KernelSymbols
+	released int64 // when the program was let go that record started
+	began    bool  // and the wake-up by that was seen
 }
 
 // cpuState is what the session keeps of each CPU.
@@ -180,7 +182,18 @@ func (s *session) begin() error {
 	if err := errors.Join(s.out.Flush(), s.out.Update(s.meta)); err != nil {
 		return err
 	}
+	s.released = perfevent.MonotonicNow()
 	return s.targets.release()
+}
+
+// beganBy has the recording begin when a program that record starts is let go: until
+// then it waits for the recorder, whose work is none of its path.
+func (s *session) beganBy(ev *sched.Event) {
+	if s.began || len(s.opt.command) == 0 || ev.Time < s.released || int(ev.Other.PID) != os.Getpid() || !s.targets.asked(ev.Task.TID) {
+		return
+	}
+	s.began = true
+	s.meta.BeginNs = ev.Time
 }
 
 // run polls until something ends the recording, and says what.
@@ -287,6 +300,8 @@ func (s *session) handle(rec *bpf.Record) error {
 	switch ev.Kind {
 	case sched.KindWork, sched.KindQueue:
 		ev.Name = s.resolve.kernelName(uint64(rec.Value))
+	case sched.KindWaking:
+		s.beganBy(&ev)
 	case sched.KindThrottle:
 		s.limits.meet(ev.Task.PID, ev.Conn)
 	case sched.KindIO:
@@ -313,6 +328,12 @@ func (s *session) sample(c *cpuState, rec *bpf.Record) error {
 	id, err := s.resolve.stack(ev.Task.PID, &rec.Stack)
 	if err != nil {
 		return err
+	}
+	if !c.switched && !c.sampled {
+		// It has this CPU, and may never leave it: no switch would tell.
+		c.batch = append(c.batch, sched.Event{
+			Kind: sched.KindSwitch, Time: ev.Time, CPU: ev.CPU, Task: ev.Task, Other: ev.Task, Preempt: true,
+		})
 	}
 	c.sampled = true
 	s.samples++

@@ -142,6 +142,9 @@ func (t *targets) release() error {
 	return err
 }
 
+// asked tells whether a thread is the first one of the program that record started.
+func (t *targets) asked(tid int32) bool { return t.cmd != nil && int(tid) == t.cmd.Process.Pid }
+
 // list returns the targets known so far.
 func (t *targets) list() []*target {
 	t.mu.Lock()
