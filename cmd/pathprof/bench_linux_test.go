@@ -140,44 +140,62 @@ func openRecording(b testing.TB, dir string) *recording.Reader {
 }
 
 // BenchmarkAttach reports the time from the start of the program to the first
-// sample of the target, and to the first whose stack is complete.
+// sample of the target, and to the first whose stack is complete: without unwind
+// tables from earlier recordings, and with them.
 func BenchmarkAttach(b *testing.B) {
 	needRecorder(b)
 	child := startBusy(b, 1)
-	path := builtProgram(b)
-	var first, whole []float64
-	for b.Loop() {
-		dir := filepath.Join(b.TempDir(), "r"+strconv.Itoa(len(first)))
-		begin := perfevent.MonotonicNow()
-		if out, err := exec.Command(path, "record", "-p", strconv.Itoa(child.PID), "-o", dir, "-d", "300ms").CombinedOutput(); err != nil {
-			b.Fatalf("%v: %s", err, out)
-		}
-		r := openRecording(b, dir)
-		stacks, err := r.Stacks()
+	builtProgram(b) // while the cache of its compiler is where it was
+	for _, kind := range []string{"cold", "warm"} {
+		b.Run(kind, func(b *testing.B) {
+			b.Setenv("XDG_CACHE_HOME", b.TempDir())
+			if kind == "warm" {
+				attach(b, child.PID)
+			}
+			var first, whole []float64
+			for b.Loop() {
+				if kind == "cold" {
+					b.Setenv("XDG_CACHE_HOME", b.TempDir())
+				}
+				seen, complete := attach(b, child.PID)
+				first, whole = append(first, seen), append(whole, complete)
+			}
+			b.ReportMetric(calibrate.Median(first), "ms-to-sample")
+			b.ReportMetric(calibrate.Median(whole), "ms-to-complete")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// attach records a process, and returns how many ms after the start of the program its
+// first sample was taken, and its first with a complete stack; 0 if there was none.
+func attach(b *testing.B, pid int) (seen, complete float64) {
+	b.Helper()
+	dir, path := filepath.Join(b.TempDir(), "r"), builtProgram(b)
+	begin := perfevent.MonotonicNow()
+	if out, err := exec.Command(path, "record", "-p", strconv.Itoa(pid), "-o", dir, "-d", "300ms").CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	r := openRecording(b, dir)
+	stacks, err := r.Stacks()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for s, err := range r.Samples() {
 		if err != nil {
 			b.Fatal(err)
 		}
-		seen, complete := 0.0, 0.0
-		for s, err := range r.Samples() {
-			if err != nil {
-				b.Fatal(err)
-			}
-			if int(s.PID) != child.PID {
-				continue
-			}
-			ms := float64(s.Time-begin) / 1e6
-			if seen == 0 {
-				seen = ms
-			}
-			st := &stacks[s.Stack]
-			if st.PythonStop == recording.StopComplete && st.NativeStop == recording.StopComplete {
-				complete = ms
-				break
-			}
+		if int(s.PID) != pid {
+			continue
 		}
-		first, whole = append(first, seen), append(whole, complete)
+		ms := float64(s.Time-begin) / 1e6
+		if seen == 0 {
+			seen = ms
+		}
+		st := &stacks[s.Stack]
+		if st.PythonStop == recording.StopComplete && st.NativeStop == recording.StopComplete {
+			return seen, ms
+		}
 	}
-	b.ReportMetric(calibrate.Median(first), "ms-to-sample")
-	b.ReportMetric(calibrate.Median(whole), "ms-to-complete")
-	b.ReportMetric(0, "ns/op")
+	return seen, 0
 }
