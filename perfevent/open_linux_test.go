@@ -57,6 +57,7 @@ func TestCounters(t *testing.T) {
 	if _, ok := counts(t, c).AchievedHz(1); ok {
 		t.Error("before Enable: a rate, want none")
 	}
+	begin := time.Now()
 	if err := c.Enable(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,14 +65,15 @@ func TestCounters(t *testing.T) {
 	if err := c.Disable(); err != nil {
 		t.Fatal(err)
 	}
-	n := counts(t, c)
+	n, most := counts(t, c), uint64(time.Since(begin)+20*time.Millisecond)
 	if len(n) != len(c.FDs()) || len(n) != len(c.Info().CPUs) {
 		t.Fatalf("got %d counts, %d descriptors, %d CPUs; want as many of each", len(n), len(c.FDs()), len(c.Info().CPUs))
 	}
 	for _, count := range n {
-		// A clock counts the time it runs: two readings of one thing.
-		if diff := int64(count.Value) - int64(count.Running); diff > 1e6 || diff < -1e6 || count.Value < 10e6 {
-			t.Errorf("CPU %d: counted %d ns in %d ns", count.CPU, count.Value, count.Running)
+		// A clock counts the time it runs. Their readings differ by as long as the
+		// processor stops in between, where it is emulated, and by some ticks.
+		if count.Value < 10e6 || count.Value > most || uint64(count.Running) > most {
+			t.Errorf("CPU %d: counted %d ns in %d ns, at most %d", count.CPU, count.Value, count.Running, most)
 		}
 	}
 	if share, ok := n.RunningShare(); !ok || share != 1 {

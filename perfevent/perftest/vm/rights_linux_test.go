@@ -152,7 +152,7 @@ func (r *tried) record() error {
 	recording := filepath.Join(dir, "r")
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/usr/bin/pathprof", "record", "-o", recording, "--period", "10ms", "--",
-		"/usr/bin/python3", "/src/calibrate/workloads/profile10.py", "1", "--cpu")
+		"/usr/bin/python3", "/src/calibrate/workloads/profile10.py", "3", "--cpu")
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		r.Says = strings.TrimSpace(stderr.String())
