@@ -88,7 +88,7 @@ func slowdown(b *testing.B, pid int, log *calibrate.UnitLog) {
 	b.ReportMetric(0, "ns/op")
 }
 
-func unitLog(b *testing.B) *calibrate.UnitLog {
+func unitLog(b testing.TB) *calibrate.UnitLog {
 	b.Helper()
 	log, err := calibrate.CreateUnitLog(filepath.Join(b.TempDir(), "units.log"))
 	if err != nil {
