@@ -207,6 +207,9 @@ func (c *Capture) AttachCounter(fd int) error {
 	return attachCounter(fd, c.objects.Sample)
 }
 
+// everKnownMask is KNOWN_BITS in c/python.h.
+const everKnownMask = 0xffff
+
 // SetProcess makes a process known, or changes what is known of it.
 func (c *Capture) SetProcess(pid int32, p Process) error {
 	value := pathprofPyProcess{MapsId: p.Maps}
@@ -219,7 +222,11 @@ func (c *Capture) SetProcess(pid int32, p Process) error {
 	if p.Python != nil {
 		setPython(&value, p.Python)
 	}
-	if err := c.objects.Processes.Put(uint32(pid), value); err != nil {
+	err := c.objects.EverKnown.Put(uint32(pid)&everKnownMask, uint8(1))
+	if err == nil {
+		err = c.objects.Processes.Put(uint32(pid), value)
+	}
+	if err != nil {
 		return fmt.Errorf("make process %d known: %w", pid, err)
 	}
 	return nil

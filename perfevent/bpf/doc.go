@@ -19,6 +19,9 @@
 //     words does, and a kilobyte little more than a word: the walks read ahead
 //     within a page (c/window.h) and never beyond it, because the next page may
 //     be one that was never touched.
+//   - So a switch, which has no time to lose, asks memory as seldom as it can: what
+//     kind of lock a futex is and that there is one interpreter hold for a
+//     millisecond (c/wait.h, gil.h); who holds a lock is read each time.
 //   - Verifiers before 6.7 follow the body of a bpf_loop once, and those before
 //     6.3 lose bounds of copies: see repeat and opaque in c/kernel.h. Load on 6.1
 //     what was changed (perfevent/perftest/vm).
@@ -81,7 +84,8 @@
 //     and the GIL's, kernel structures of its files and control groups, all
 //     through bpf_probe_read; they write the event, threads and inner_tids as
 //     sample does, and files_seen, an array whose words are hints: one that
-//     another CPU has overwritten sends a file's event once more.
+//     another CPU has overwritten sends a file's event once more. So are those of
+//     locks_seen: one that two CPUs write at once is of one of them, or of none.
 //   - on_waking runs inside the woken task's pi_lock, in any context but NMI. It
 //     takes a stack only in a task.
 //   - on_send, on_receive (c/packet.h; tasks and softirqs) and on_queue, on_work,

@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -14,19 +15,57 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pathprof/perfevent/perftest"
+	"pathprof/pyframes"
 )
 
 // BenchmarkEventCost reports what an event without a stack costs by the kernel's
 // own clock of BPF programs, in ns, where two threads wake each other all the
-// time. ns-empty is a program on the same tracepoint that does nothing: the
-// clock's own share of every figure.
+// time: of a program of which nothing is known, and of a target in Python, by
+// semaphores and by TCP. ns-empty is a program on the same tracepoint that does
+// nothing: the clock's own share of every figure.
 func BenchmarkEventCost(b *testing.B) {
 	perftest.Require(b, perftest.Root, perftest.BPF)
-	perftest.Start(b, builtC(b, "pingpong"), "0")
-	c, err := Open(Config{})
+	b.Run("unknown", func(b *testing.B) {
+		perftest.Start(b, builtC(b, "pingpong"), "0")
+		c, err := Open(Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		eventCost(b, c)
+	})
+	for _, version := range []string{"3.8", "3.11", "3.13"} {
+		for _, kind := range []string{"ping", "echo"} {
+			b.Run(version+"-"+kind, func(b *testing.B) { eventCost(b, switching(b, version, kind)) })
+		}
+	}
+}
+
+// switching starts two Python threads that switch by a kind of means, and opens a
+// capture with them as targets that takes next to no stacks.
+func switching(b *testing.B, version, kind string) *Capture {
+	const switches = "../../cmd/pathprof/testdata/switches"
+	log := filepath.Join(b.TempDir(), "units.log")
+	if err := os.WriteFile(log, make([]byte, 1<<21), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	child := perftest.Start(b, perftest.PythonPath(b, version), switches+".py",
+		builtFrom(b, switches+".c", "-shared", "-fPIC"), kind, "2000", "0", log)
+	in, err := pyframes.Find(child.PID, pyframes.NewCache())
 	if err != nil {
 		b.Fatal(err)
 	}
+	c, err := Open(Config{StacksPerSecond: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	python := &Python{RuntimeAddr: in.RuntimeAddr, Offsets: in.Runtime.Offsets, EvalRanges: in.EvalRanges}
+	if err := c.SetProcess(int32(child.PID), Process{Target: true, Python: python}); err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+func eventCost(b *testing.B, c *Capture) {
 	defer c.Close()
 	if err := c.Start(); err != nil {
 		b.Fatal(err)
@@ -42,6 +81,7 @@ func BenchmarkEventCost(b *testing.B) {
 		"empty":  empty,
 		"switch": o.OnSwitch, "waking": o.OnWaking, "irq-enter": o.IrqEnter, "irq-leave": o.IrqLeave,
 		"softirq-enter": o.SoftirqEnter, "hrtimer-enter": o.HrtimerEnter, "hrtimer-leave": o.HrtimerLeave,
+		"send": o.OnSend, "receive": o.OnReceive,
 	}
 	for b.Loop() {
 		before := map[string]*ebpf.ProgramStats{}
@@ -56,7 +96,7 @@ func BenchmarkEventCost(b *testing.B) {
 		}
 		for name, p := range programs {
 			after := programStats(b, p)
-			if n := after.RunCount - before[name].RunCount; n > 0 {
+			if n := after.RunCount - before[name].RunCount; n > 1000 {
 				b.ReportMetric(float64(after.Runtime-before[name].Runtime)/float64(n), "ns-"+name)
 			}
 		}
@@ -99,8 +139,13 @@ func lostEvents(b *testing.B, c *Capture) (n float64) {
 // builtC compiles testdata/NAME.c without frame pointers.
 func builtC(b testing.TB, name string, flags ...string) string {
 	b.Helper()
-	path := filepath.Join(b.TempDir(), name)
-	args := append([]string{"-O2", "-fomit-frame-pointer", "-pthread", "-o", path, "testdata/" + name + ".c"}, flags...)
+	return builtFrom(b, "testdata/"+name+".c", flags...)
+}
+
+func builtFrom(b testing.TB, source string, flags ...string) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), filepath.Base(source)+".out")
+	args := append([]string{"-O2", "-fomit-frame-pointer", "-pthread", "-o", path, source}, flags...)
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		b.Skipf("needs gcc: %v\n%s", err, out)
 	}

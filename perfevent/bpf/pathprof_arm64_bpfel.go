@@ -146,6 +146,12 @@ type pathprofIssued struct {
 	Tid  int32
 }
 
+type pathprofLockSeen struct {
+	_     structs.HostLayout
+	Tag   uint64
+	Until uint64
+}
+
 type pathprofLoss struct {
 	_       structs.HostLayout
 	Lost    [16]uint64
@@ -242,6 +248,8 @@ type pathprofPyProcess struct {
 	CodeTlbc          uint32
 	TypeName          uint32
 	Several           uint32
+	OnlyGil           uint64
+	OnlyUntil         uint64
 }
 
 type pathprofPyScratch struct {
@@ -386,9 +394,11 @@ const (
 	pathprofMapCodeMaps        = "code_maps"
 	pathprofMapContexts        = "contexts"
 	pathprofMapCosts           = "costs"
+	pathprofMapEverKnown       = "ever_known"
 	pathprofMapFileRooms       = "file_rooms"
 	pathprofMapFilesSeen       = "files_seen"
 	pathprofMapInnerTids       = "inner_tids"
+	pathprofMapLocksSeen       = "locks_seen"
 	pathprofMapLosses          = "losses"
 	pathprofMapNativeScratches = "native_scratches"
 	pathprofMapProcesses       = "processes"
@@ -516,9 +526,11 @@ type pathprofMapSpecs struct {
 	CodeMaps        *ebpf.MapSpec `ebpf:"code_maps"`
 	Contexts        *ebpf.MapSpec `ebpf:"contexts"`
 	Costs           *ebpf.MapSpec `ebpf:"costs"`
+	EverKnown       *ebpf.MapSpec `ebpf:"ever_known"`
 	FileRooms       *ebpf.MapSpec `ebpf:"file_rooms"`
 	FilesSeen       *ebpf.MapSpec `ebpf:"files_seen"`
 	InnerTids       *ebpf.MapSpec `ebpf:"inner_tids"`
+	LocksSeen       *ebpf.MapSpec `ebpf:"locks_seen"`
 	Losses          *ebpf.MapSpec `ebpf:"losses"`
 	NativeScratches *ebpf.MapSpec `ebpf:"native_scratches"`
 	Processes       *ebpf.MapSpec `ebpf:"processes"`
@@ -572,9 +584,11 @@ type pathprofMaps struct {
 	CodeMaps        *ebpf.Map `ebpf:"code_maps"`
 	Contexts        *ebpf.Map `ebpf:"contexts"`
 	Costs           *ebpf.Map `ebpf:"costs"`
+	EverKnown       *ebpf.Map `ebpf:"ever_known"`
 	FileRooms       *ebpf.Map `ebpf:"file_rooms"`
 	FilesSeen       *ebpf.Map `ebpf:"files_seen"`
 	InnerTids       *ebpf.Map `ebpf:"inner_tids"`
+	LocksSeen       *ebpf.Map `ebpf:"locks_seen"`
 	Losses          *ebpf.Map `ebpf:"losses"`
 	NativeScratches *ebpf.Map `ebpf:"native_scratches"`
 	Processes       *ebpf.Map `ebpf:"processes"`
@@ -593,9 +607,11 @@ func (m *pathprofMaps) Close() error {
 		m.CodeMaps,
 		m.Contexts,
 		m.Costs,
+		m.EverKnown,
 		m.FileRooms,
 		m.FilesSeen,
 		m.InnerTids,
+		m.LocksSeen,
 		m.Losses,
 		m.NativeScratches,
 		m.Processes,

@@ -112,12 +112,12 @@ inlined u64 mix(u64 h, u64 word)
 /* file_of returns the current task's open file of a number, NULL if there is none. */
 inlined struct file *file_of(struct task_struct *task, u32 fd)
 {
-	struct fdtable *table = BPF_CORE_READ((struct task_struct___files *)task, files, fdt);
+	struct fdtable *table = ((struct task_struct___files *)task)->files->fdt;
 	struct file *file = 0;
 
-	if (fd >= BPF_CORE_READ(table, max_fds))
+	if (fd >= table->max_fds)
 		return 0;
-	bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + fd);
+	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
 	return file;
 }
 
@@ -163,16 +163,46 @@ inlined void set_ends(struct file_event *f, struct file *file)
 	}
 }
 
+/* What tells files apart: struct file may be used again for another. */
+struct file_words {
+	struct inode *inode;
+	u64 functions;
+};
+
+#define FILE_HEAD 64
+
+/* words_of reads a file's words, at once where its first bytes have both. */
+inlined void words_of(struct file *file, struct file_words *w)
+{
+	u32 inode = bpf_core_field_offset(struct file, f_inode);
+	u32 functions = bpf_core_field_offset(struct file, f_op);
+	u8 head[FILE_HEAD] __attribute__((aligned(8)));
+
+	w->inode = 0;
+	if (inode > FILE_HEAD - 8 || functions > FILE_HEAD - 8) {
+		w->inode = BPF_CORE_READ(file, f_inode);
+		w->functions = (u64)BPF_CORE_READ(file, f_op);
+	} else if (!bpf_probe_read_kernel(head, sizeof(head), file)) {
+		w->inode = *(struct inode **)(head + inode);
+		w->functions = *(u64 *)(head + functions);
+	}
+}
+
 /* emit_file says what descriptor fd of the current task is, if that is news. */
 global_fn u32 emit_file(u32 fd, u64 time)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct file *file = file_of(task, fd);
-	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	struct file_words words;
+	struct inode *inode;
 	u32 tgid = task->tgid, zero = 0, at;
 	struct file_event *f;
 	u64 number, *seen, tag;
 
+	if (!file)
+		return 0;
+	words_of(file, &words);
+	inode = words.inode;
 	if (!inode)
 		return 0;
 	number = BPF_CORE_READ(inode, i_ino);
@@ -180,7 +210,7 @@ global_fn u32 emit_file(u32 fd, u64 time)
 	at = tag & (FILES_SEEN - 1);
 	seen = bpf_map_lookup_elem(&files_seen, &at);
 	/* All anonymous files have one inode: an epoll differs from a timer by its functions. */
-	tag = mix(mix(mix(tag, (u64)inode), number), (u64)BPF_CORE_READ(file, f_op));
+	tag = mix(mix(mix(tag, (u64)inode), number), words.functions);
 	f = bpf_map_lookup_elem(&file_rooms, &zero);
 	if (!seen || !f || *seen == tag)
 		return 0;

@@ -141,44 +141,95 @@ global_fn u32 set_parked(struct event *e, struct py_process *p, struct py_thread
 }
 
 /*
+ * only_gil returns the GIL of a process with one interpreter, 0 if there are
+ * several, or none is known. To look is dear, so what was found holds for a
+ * millisecond: a second interpreter is listed for longer before it runs anything
+ * (Py_NewInterpreter imports modules).
+ */
+#define ONLY_TIME (1000 * 1000ULL)
+
+inlined u64 only_gil(struct py_process *p, u64 state, u64 now)
+{
+	u64 interp;
+
+	if (now < p->only_until)
+		return p->only_gil;
+	p->only_until = 0;
+	interp = user_word(state + p->thread_interp);
+	if (!interp || user_word(p->interpreters_head) != interp || user_word(interp + p->interp_next))
+		return 0;
+	p->only_gil = gil_of(p, state);
+	p->only_until = now + ONLY_TIME;
+	return p->only_gil;
+}
+
+/* Who has a thread's GIL. */
+struct gil_reading {
+	u64 gil, holder, state; /* state: the thread's own */
+	int known;		/* who holds it, 0 for nobody */
+};
+
+/* search_gil asks for all that look_at_gil may know from before. */
+global_fn u32 search_gil(struct gil_reading *r, struct py_process *p, struct py_thread *t, u64 now)
+{
+	if (!r || !p || !t)
+		return 0;
+	r->state = own_state(p, t, now);
+	r->gil = r->state ? gil_of(p, r->state) : 0;
+	r->known = gil_holder(p, r->gil, &r->holder);
+	if (!r->gil || (r->known && r->holder == r->state))
+		return r->known;
+	r->state = running_state(p, t, own_pointer(p), now);
+	r->gil = r->state ? gil_of(p, r->state) : 0;
+	r->known = gil_holder(p, r->gil, &r->holder);
+	return r->known;
+}
+
+/*
+ * look_at_gil reads who has the GIL of the interpreter that the thread runs. Where
+ * there is one interpreter, whether the remembered state is still the thread's
+ * matters only if that state has the GIL.
+ */
+inlined void look_at_gil(struct gil_reading *r, struct py_process *p, struct py_thread *t, u64 now)
+{
+	u64 state = t->state;
+
+	r->state = state;
+	r->gil = state ? only_gil(p, state, now) : 0;
+	r->known = gil_holder(p, r->gil, &r->holder);
+	if (!r->known || (r->holder == state && !is_state_of(p, state, t->inner_tid, own_pointer(p))))
+		search_gil(r, p, t, now);
+}
+
+/*
  * set_gil says who holds the GIL of the current thread's interpreter, and
  * whether that is what it waits for; another lock's holder stays. A thread
  * without a state has no GIL to wait for.
  */
 global_fn u32 set_gil(struct event *e, struct py_process *p, struct py_thread *t)
 {
-	u64 gil, holder, state;
-	int known;
+	struct gil_reading r = {};
 
 	if (!e || !p || !t)
 		return 0;
-	state = own_state(p, t, e->time);
 	if (p->type_name && (e->flags & FLAG_FUTEX) && !e->holder)
 		set_parked(e, p, t);
-	gil = state ? gil_of(p, state) : 0;
-	if (!gil)
+	look_at_gil(&r, p, t, e->time);
+	if (!r.gil)
 		return 0;
-	known = gil_holder(p, gil, &holder);
-	if (!known || holder != state) {
-		state = running_state(p, t, own_pointer(p), e->time);
-		gil = state ? gil_of(p, state) : 0;
-		if (!gil)
-			return 0;
-		known = gil_holder(p, gil, &holder);
-	}
-	if ((e->flags & FLAG_FUTEX) && e->value - gil < GIL_SIZE)
+	if ((e->flags & FLAG_FUTEX) && e->value - r.gil < GIL_SIZE)
 		e->flags = (e->flags & ~FLAG_LOCK) | LOCK_GIL << FLAG_LOCK_SHIFT;
 	else if (e->flags & FLAG_LOCK)
 		return 0; /* the holder is that lock's */
 	e->holder = 0;
-	if (!known)
+	if (!r.known)
 		return 0;
-	if (!holder)
+	if (!r.holder)
 		e->holder = NOBODY;
-	else if (holder == state)
+	else if (r.holder == r.state)
 		e->holder = e->tid;
 	else
-		e->holder = outer_tid(t, e->tid, inner_of(p, t, holder));
+		e->holder = outer_tid(t, e->tid, inner_of(p, t, r.holder));
 	return 1;
 }
 

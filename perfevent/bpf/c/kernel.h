@@ -135,14 +135,15 @@ inlined u64 thread_pointer(struct task_struct *task)
 /* The thread number in the task's own pid namespace: what gettid() returned to it. */
 inlined u32 inner_tid(struct task_struct *task)
 {
-	struct pid *pid = BPF_CORE_READ(task, thread_pid);
-	u32 level = BPF_CORE_READ(pid, level);
+	u32 level = task->thread_pid->level;
 	u32 size = bpf_core_type_size(struct upid);
 	u32 base = bpf_core_field_offset(struct pid, numbers);
-	int nr = 0;
+	int nr = task->pid;
 
 	/* size is that of our one-field struct if the kernel's is unknown: never. */
-	bpf_probe_read_kernel(&nr, sizeof(nr), (void *)pid + base + (u64)level * size);
+	if (level) /* verifiers add nothing to pointers whose type they know */
+		bpf_probe_read_kernel(&nr, sizeof(nr),
+				      (void *)BPF_CORE_READ(task, thread_pid) + base + (u64)level * size);
 	return nr;
 }
 

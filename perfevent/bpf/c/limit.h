@@ -80,9 +80,11 @@ inlined void emit_limit(struct task_struct *prev, u64 now)
 
 	if (!bpf_core_field_exists(struct cfs_rq, throttle_count))
 		return; /* a kernel without limits */
-	if (bpf_core_field_exists(struct task_struct___limit, throttled) && !BPF_CORE_READ(task, throttled))
+	if (bpf_core_field_exists(struct task_struct___limit, throttled) && !task->throttled)
 		return;
-	e.value = limiting_group(BPF_CORE_READ(task, se.cfs_rq));
+	if (task->se.cfs_rq->throttle_count <= 0)
+		return;
+	e.value = limiting_group(task->se.cfs_rq);
 	if (!e.value)
 		return;
 	e.time = now;

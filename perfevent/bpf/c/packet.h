@@ -84,27 +84,40 @@ inlined int packet_event(struct event *e, struct sk_buff *skb, u8 *at, u32 size)
 	struct tcp tcp;
 
 	if (skb->protocol == ETH_IP) {
+		struct {
+			struct ip4 ip;
+			struct tcp tcp;
+		} both; /* unless the header has options: one read */
 		struct ip4 ip;
 
-		if (bpf_probe_read_kernel(&ip, sizeof(ip), at) || ip.protocol != PROTOCOL_TCP)
+		if (bpf_probe_read_kernel(&both, sizeof(both), at) || both.ip.protocol != PROTOCOL_TCP)
 			return 0;
+		ip = both.ip;
 		header = (ip.version_length & 15) * 4;
+		if (header == sizeof(ip))
+			tcp = both.tcp;
+		else if (bpf_probe_read_kernel(&tcp, sizeof(tcp), at + header))
+			return 0;
 		/* 0: larger than 64 kB. A short frame is padded: then size is too much. */
 		length = ip.total ? __builtin_bswap16(ip.total) : size;
 		conn = mix(ip.source, ip.destination);
 	} else if (skb->protocol == ETH_IPV6) {
+		struct {
+			struct ip6 ip;
+			struct tcp tcp;
+		} both;
 		struct ip6 ip;
 
-		if (bpf_probe_read_kernel(&ip, sizeof(ip), at) || ip.next != PROTOCOL_TCP)
+		if (bpf_probe_read_kernel(&both, sizeof(both), at) || both.ip.next != PROTOCOL_TCP)
 			return 0;
+		ip = both.ip;
+		tcp = both.tcp;
 		header = sizeof(ip);
 		length = ip.payload ? header + __builtin_bswap16(ip.payload) : size;
 		conn = mix(mix(ip.source[0], ip.source[1]), mix(ip.destination[0], ip.destination[1]));
 	} else {
 		return 0;
 	}
-	if (bpf_probe_read_kernel(&tcp, sizeof(tcp), at + header))
-		return 0;
 	header += (tcp.length >> 4) * 4;
 	if (length < header)
 		return 0;

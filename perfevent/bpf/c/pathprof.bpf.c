@@ -30,7 +30,7 @@ char program_license[] SEC("license") = "Dual BSD/GPL";
 
 inlined int wanted(u32 tgid)
 {
-	return !only_targets || bpf_map_lookup_elem(&processes, &tgid);
+	return !only_targets || process_of(tgid);
 }
 
 inlined void set_task(struct event *e, struct task_struct *task)
@@ -72,7 +72,7 @@ int sample(struct perf_ctx *ctx)
 		loss->idle++;
 		return 0;
 	}
-	p = bpf_map_lookup_elem(&processes, &tgid);
+	p = process_of(tgid);
 	if (only_targets && !p)
 		return 0;
 	loss->samples++;
@@ -109,14 +109,13 @@ inlined u32 report_state(u32 raw)
 }
 
 /* set_wait says what prev, the current task, waits on, and who holds its GIL. */
-inlined void set_wait(struct event *e, struct task_struct *prev, struct py_process *p, u64 fault)
+inlined void set_wait(struct event *e, struct task_struct *prev, struct py_process *p, struct py_thread *t,
+		      u64 fault)
 {
-	struct py_thread *t;
-
 	if (!prev->pid || prev->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) || e->state & 0x30)
 		return;
 	set_call(e, e->state && !(e->flags & FLAG_PREEMPT), fault);
-	if (p && (p->flags & PROCESS_PYTHON) && (t = thread_here())) {
+	if (p && (p->flags & PROCESS_PYTHON) && t) {
 		/* The C library's number is that of the task's own pid namespace. */
 		if (e->holder > 0)
 			e->holder = outer_tid(t, e->tid, e->holder);
@@ -131,8 +130,9 @@ int on_switch(u64 *ctx)
 {
 	struct task_struct *prev = (void *)ctx[1];
 	struct task_struct *next = (void *)ctx[2];
-	u32 tgid = prev->tgid, room = ROOM_SWITCH;
-	struct py_process *p = bpf_map_lookup_elem(&processes, &tgid);
+	struct py_process *p = process_of(prev->tgid);
+	u32 room = ROOM_SWITCH;
+	struct py_thread *t;
 	struct stack_event *e;
 	u64 fault;
 
@@ -154,12 +154,13 @@ int on_switch(u64 *ctx)
 	e->event.status = STATUS_GIL_UNKNOWN;
 	set_task(&e->event, prev);
 	set_other(&e->event, next);
-	set_wait(&e->event, prev, p, fault);
+	t = p ? thread_of(prev) : 0;
+	set_wait(&e->event, prev, p, t, fault);
 	if (!e->event.state && prev->pid)
 		emit_limit(prev, e->event.time);
 	/* Only a blocked thread's stack belongs to a wait; a dead one has none. */
 	if (p && !ctx[0] && e->event.state && !(e->event.state & 0x30)) {
-		if (may_take_stack(prev->pid, e->event.time, 0)) {
+		if (may_take_stack(t, e->event.time, 0)) {
 			e->event.flags |= FLAG_STACK;
 			emit(e, take_stack(ctx, e, p, room, 0), EVENT_SWITCH);
 			return 0;
@@ -186,7 +187,7 @@ inlined int wakers_stack(void *ctx, struct event *e, struct py_process *p)
 
 	if (!p || (~p->flags & (PROCESS_TARGET | PROCESS_PYTHON)) || e->context != CONTEXT_TASK)
 		return 0;
-	if (!may_take_stack(e->other_tid, e->time, 1)) {
+	if (!may_take_stack(thread_of(bpf_get_current_task_btf()), e->time, 1)) {
 		struct loss *loss = loss_here();
 
 		e->flags |= FLAG_THINNED;
@@ -206,18 +207,16 @@ inlined int wakers_stack(void *ctx, struct event *e, struct py_process *p)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct py_process *p = process_of(waker->tgid);
 	struct event e = {};
-	u64 id = bpf_get_current_pid_tgid();
-	u32 tgid = id >> 32;
-	struct py_process *p = bpf_map_lookup_elem(&processes, &tgid);
 
 	if (only_targets && !p && !wanted(task->tgid))
 		return 0;
 	e.time = bpf_ktime_get_ns();
 	e.kind = EVENT_WAKING;
 	set_task(&e, task);
-	e.other_pid = tgid;
-	e.other_tid = (u32)id;
+	set_other(&e, waker);
 	context_at(&e, 0);
 	if (!wakers_stack(ctx, &e, p))
 		emit(&e, sizeof(e), EVENT_WAKING);
@@ -246,7 +245,10 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 
 		if (p) {
 			struct py_process copy = *p;
+			u8 *known = ever_known_of(to);
 
+			if (known)
+				*known = 1;
 			if (!(copy.flags & PROCESS_CHILDREN))
 				copy.flags &= ~PROCESS_TARGET;
 			bpf_map_update_elem(&processes, &to, &copy, BPF_ANY);

@@ -57,6 +57,8 @@ struct py_process {
 	u32 code_tlbc;
 	u32 type_name; /* of a type object; 0 before 3.13, which has no PyMutex */
 	u32 several; /* interpreters, when a thread was last searched */
+	u64 only_gil; /* of the only interpreter there was, see only_gil() */
+	u64 only_until;
 };
 
 /* pyframes.Style */
@@ -96,6 +98,34 @@ struct {
 	__type(key, u32); /* tgid */
 	__type(value, struct py_process);
 } processes SEC(".maps");
+
+/*
+ * Whether anything was ever known of a process, by the low bits of its number:
+ * most events are of processes of which nothing is, and asking the hash map for
+ * each is dear. Written before processes is; never taken back.
+ */
+#define KNOWN_BITS 0xffff
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KNOWN_BITS + 1);
+	__type(key, u32);
+	__type(value, u8);
+} ever_known SEC(".maps");
+
+inlined u8 *ever_known_of(u32 tgid)
+{
+	u32 at = tgid & KNOWN_BITS;
+
+	return bpf_map_lookup_elem(&ever_known, &at);
+}
+
+inlined struct py_process *process_of(u32 tgid)
+{
+	u8 *known = ever_known_of(tgid);
+
+	return known && *known ? bpf_map_lookup_elem(&processes, &tgid) : 0;
+}
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -165,6 +195,16 @@ inlined int gil_holder(struct py_process *p, u64 gil, u64 *holder)
 	*holder = 0;
 	if (!gil)
 		return 0;
+	/* Neighbours from 3.7 on (pycore_gil.h): one read for both. */
+	if (p->gil_locked == p->gil_holder + 8) {
+		u64 words[2];
+
+		if (bpf_probe_read_user(words, sizeof(words), (void *)(gil + p->gil_holder)))
+			return 0;
+		if ((s32)words[1] == 1)
+			*holder = words[0];
+		return 1;
+	}
 	if (p->gil_locked != NO_FIELD &&
 	    bpf_probe_read_user(&locked, sizeof(locked), (void *)(gil + p->gil_locked)))
 		return 0;

@@ -54,10 +54,10 @@ global_fn u32 remember_thread(u32 tid)
 	return 0;
 }
 
-/* thread_here returns what is remembered of the current thread. */
-inlined struct py_thread *thread_here(void)
+/* thread_of returns what is remembered of the current thread. */
+inlined struct py_thread *thread_of(struct task_struct *current)
 {
-	u32 tid = bpf_get_current_pid_tgid();
+	u32 tid = current->pid;
 	struct py_thread *t = bpf_map_lookup_elem(&threads, &tid);
 
 	if (!t) {
@@ -75,7 +75,7 @@ global_fn u32 python_part(struct py_process *p, struct py_scratch *s, struct sta
 
 	if (!p || !s || !e)
 		return 0;
-	t = thread_here();
+	t = thread_of(bpf_get_current_task_btf());
 	e->head.python_stop = STOP_NO_THREAD;
 	if (t)
 		state = thread_state(p, t, s, e->event.time);
@@ -181,9 +181,8 @@ inlined u64 take_stack(void *ctx, struct stack_event *e, struct py_process *p, u
  * many: a thread that blocks tens of thousands of times a second would pay more
  * for its stacks than for its work.
  */
-inlined int may_take_stack(u32 tid, u64 now, u32 use)
+inlined int may_take_stack(struct py_thread *t, u64 now, u32 use)
 {
-	struct py_thread *t = bpf_map_lookup_elem(&threads, &tid);
 	struct bucket *b;
 	u64 passed;
 

@@ -166,6 +166,61 @@ struct futex_words {
 };
 
 /*
+ * Kinds of futexes seen lately, at places that are hashes of process and address:
+ * reading the words around one costs more than all else of a switch. A kind holds
+ * for a millisecond: another lock in its place so soon would have the wrong one.
+ */
+#define LOCKS_SEEN (1 << 12)
+#define LOCK_TIME (1000 * 1000ULL)
+#define LOCK_BITS 7
+
+struct lock_seen {
+	u64 tag; /* the hash, with enum lock in LOCK_BITS */
+	u64 until;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LOCKS_SEEN);
+	__type(key, u32);
+	__type(value, struct lock_seen);
+} locks_seen SEC(".maps");
+
+/* kind_of_lock tells a semaphore from a condition by what the libc keeps beside it. */
+inlined u32 kind_of_lock(u64 addr)
+{
+	struct futex_words f = {};
+
+	if (bpf_probe_read_user(&f, sizeof(f), (void *)(addr - sizeof(f.before))))
+		bpf_probe_read_user(&f.word, 3 * sizeof(u32), (void *)addr);
+	/* pthread_cond_t: wrefs lies before g_signals[0], the futex is one of these. */
+	if ((addr & 4 ? f.before[4] : f.before[5]) >> 3)
+		return LOCK_CONDITION;
+	/* sem_t: the value, then how many wait, then 0 or 128. */
+	if (!(addr & 4) && f.next > 0 && f.next < 1 << 20 && !(f.after & ~FUTEX_PRIVATE))
+		return LOCK_SEMAPHORE;
+	return LOCK_UNKNOWN;
+}
+
+/* lock_at is kind_of_lock, or what that was lately. */
+inlined u32 lock_at(struct event *e, u64 addr)
+{
+	u64 tag = mix((u32)e->pid, addr);
+	u32 at = (tag >> 8) & (LOCKS_SEEN - 1), lock;
+	struct lock_seen *seen = bpf_map_lookup_elem(&locks_seen, &at);
+
+	if (!seen)
+		return LOCK_UNKNOWN;
+	if (!((seen->tag ^ tag) & ~(u64)LOCK_BITS) && e->time < seen->until)
+		return seen->tag & LOCK_BITS;
+	lock = kind_of_lock(addr);
+	seen->until = 0;
+	seen->tag = (tag & ~(u64)LOCK_BITS) | lock;
+	seen->until = e->time + LOCK_TIME;
+	return lock;
+}
+
+/*
  * set_lock tells the kind of a futex by what the libc keeps beside it; what fits
  * no structure stays unknown. Mutexes wait with value 2 (lll_lock), semaphores
  * and conditions with a bit set of all ones.
@@ -174,7 +229,6 @@ inlined void set_lock(struct event *e, u64 addr, u32 op, u32 value)
 {
 	u32 command = op & FUTEX_COMMAND, lock = LOCK_UNKNOWN;
 	struct libc_mutex m = {};
-	struct futex_words f = {};
 
 	if (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2) {
 		if (bpf_probe_read_user(&m, sizeof(m), (void *)addr) == 0) {
@@ -188,14 +242,7 @@ inlined void set_lock(struct event *e, u64 addr, u32 op, u32 value)
 			e->holder = m.owner;
 		}
 	} else if (command == FUTEX_WAIT_BITSET || command == FUTEX_WAIT) {
-		if (bpf_probe_read_user(&f, sizeof(f), (void *)(addr - sizeof(f.before))))
-			bpf_probe_read_user(&f.word, 3 * sizeof(u32), (void *)addr);
-		/* pthread_cond_t: wrefs lies before g_signals[0], the futex is one of these. */
-		if ((addr & 4 ? f.before[4] : f.before[5]) >> 3)
-			lock = LOCK_CONDITION;
-		/* sem_t: the value, then how many wait, then 0 or 128. */
-		else if (!(addr & 4) && f.next > 0 && f.next < 1 << 20 && !(f.after & ~FUTEX_PRIVATE))
-			lock = LOCK_SEMAPHORE;
+		lock = lock_at(e, addr);
 	}
 	if (!(op & FUTEX_PRIVATE))
 		e->flags |= FLAG_SHARED;
