@@ -172,15 +172,16 @@ func (m *machine) take(msg message, begin *time.Time, progress func(string)) {
 
 // readTests finds the verdicts of package testing in a step's output.
 func (o *outcome) readTests() {
-	var said []string // since the last test began
+	said, test := map[string][]string{}, ""
 	for _, line := range o.lines {
 		trimmed := strings.TrimSpace(line)
+		if strings.HasPrefix(trimmed, "=== ") { // RUN, CONT or NAME, and whose lines follow
+			test = trimmed[strings.LastIndex(trimmed, " ")+1:]
+			continue
+		}
 		verdict, rest, ok := strings.Cut(strings.TrimPrefix(trimmed, "--- "), ": ")
 		if !ok || !strings.HasPrefix(trimmed, "--- ") {
-			if strings.HasPrefix(trimmed, "=== ") {
-				said = nil
-			}
-			said = append(said, trimmed)
+			said[test] = append(said[test], trimmed)
 			continue
 		}
 		name, _, _ := strings.Cut(rest, " ")
@@ -190,7 +191,7 @@ func (o *outcome) readTests() {
 		case "FAIL":
 			o.failed = append(o.failed, name)
 		case "SKIP":
-			o.skipped[name] = strings.Join(said, " ")
+			o.skipped[name] = strings.Join(said[name], " ")
 		}
 	}
 }
