@@ -41,7 +41,7 @@ type session struct {
 	flushed         time.Time
 	stolen          time.Duration // by the host, before recording began; negative: not known
 	stopGather      func() error  // may be called more than once
-	// kernel brings the kernel's symbols; nil once they are there.
+	// kernel brings the kernel's symbols.
 	kernel   chan *unwind.KernelSymbols
 	released int64 // when the program was let go that record started
 	began    bool  // and the wake-up by that was seen
@@ -83,6 +83,8 @@ func recordWith(ctx context.Context, opt recordOptions, begun func(*session)) (s
 
 // open prepares everything; nothing is recorded yet.
 func (s *session) open() error {
+	s.kernel = make(chan *unwind.KernelSymbols, 1)
+	go func() { s.kernel <- readKernelSymbols() }()
 	// Loading the programs is the longest part of a start: it goes on beside.
 	var loadErr error
 	loaded := make(chan struct{})
@@ -169,9 +171,6 @@ func (s *session) begin() error {
 		return err
 	}
 	s.watch.start()
-	kernel := make(chan *unwind.KernelSymbols, 1)
-	go func() { kernel <- readKernelSymbols() }()
-	s.kernel = kernel
 	s.stolen = stolenTime()
 	s.meta.BeginNs = perfevent.MonotonicNow()
 	s.meta.RealtimeOffsetBeginNs, _ = perfevent.RealtimeOffset()
@@ -182,6 +181,9 @@ func (s *session) begin() error {
 	if err := errors.Join(s.out.Flush(), s.out.Update(s.meta)); err != nil {
 		return err
 	}
+	// Before a program is let go: it may end at once, and its code has to be read while
+	// it lives.
+	s.resolve.kernel = <-s.kernel
 	s.released = perfevent.MonotonicNow()
 	return s.targets.release()
 }
@@ -232,9 +234,6 @@ func (s *session) run(ctx context.Context) (why string, err error) {
 
 // poll writes what the rings hold, and flushes it once a second.
 func (s *session) poll() error {
-	if s.kernel != nil {
-		s.resolve.kernel, s.kernel = <-s.kernel, nil
-	}
 	s.watch.apply(s.resolve)
 	s.objects.poll()
 	if err := s.capture.Deliver(&s.rec, s.handle); err != nil {
