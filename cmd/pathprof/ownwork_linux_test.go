@@ -84,7 +84,7 @@ func TestOwnWork(t *testing.T) {
 func ownSamples(t *testing.T, c join.ClassReport) (sum int64) {
 	t.Helper()
 	for _, f := range c.Functions {
-		for _, ours := range []string{"bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "perf_event_", "pathprof/"} {
+		for _, ours := range []string{"bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "perf_event_mmap", "pathprof/"} {
 			if strings.HasPrefix(f.Name, ours) {
 				text, _ := json.Marshal(f)
 				t.Errorf("the class %s of process %d shows %s", c.State, c.PID, text)
