@@ -178,6 +178,7 @@ func TestTracerFrames(t *testing.T) {
 		{"none", "k:__schedule p:f!", "f;__schedule", "f;__schedule"},
 		{"record of a mapping", "k:perf_output_copy k:perf_event_mmap_output k:perf_event_mmap k:mmap_region p:f!", "f;mmap_region",
 			"f;mmap_region;[tracing]"},
+		{"of native code", tracer + "k:__schedule n:sem_wait@libc p:f!", "f;sem_wait;__schedule", "f;sem_wait;__schedule;[tracing]"},
 		{"nothing else", tracer, "[tracing]", "[tracing]"},
 		{"further out", "k:__schedule k:bpf_trace_run1 p:f!", "f", "f;[tracing]"},
 	}
@@ -195,7 +196,25 @@ func TestTracerFrames(t *testing.T) {
 			if f := top(s.get(1)); (f == nil) != strings.Contains(tt.sample, "[tracing]") {
 				t.Errorf("sample's function: got %v of %s", f, tt.sample)
 			}
+			if k, ok := calleeOf(s.get(1)); ok && strings.Contains(tt.sample, "[tracing]") {
+				t.Errorf("sample's native function: got %v of %s", k, tt.sample)
+			}
 		})
+	}
+}
+
+// What a class is named by stays the same for the next client or child.
+func TestAlikeIn(t *testing.T) {
+	for in, want := range map[string]string{
+		"recvfrom of tcp 10.0.0.2:4000>10.0.0.1:80": "recvfrom of tcp >10.0.0.1:80",
+		"recvfrom of tcp 10.0.0.1:80<10.0.0.2:4000": "recvfrom of tcp 10.0.0.1:80<",
+		"read of unix [77]>/run/x":                  "read of unix >/run/x",
+		"wait4 for child 77":                        "wait4 for a child",
+		"read of pipe:[33]":                         "read of pipe:[33]",
+	} {
+		if got := alikeIn(in); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
 	}
 }
 

@@ -67,6 +67,9 @@ func ofTop[K any](key func(*Frame) K) func(*Stack) (K, bool) {
 // calleeOf is the native function that ran, or entered the kernel, for the
 // innermost Python function of a stack.
 func calleeOf(s *Stack) (k calleeKey, ok bool) {
+	if s.tracing {
+		return k, false
+	}
 	for i := range s.Frames {
 		switch f := &s.Frames[i]; {
 		case f.Kind == KindPython:

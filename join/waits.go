@@ -37,7 +37,7 @@ type objects struct {
 // in returns the words for what a wait is in, full and as a class has them.
 func (o *objects) in(on *execgraph.On, pid int32, at int64) (full, class string) {
 	full = o.j.in(on, pid, at, true)
-	class = withoutClient(full)
+	class = alikeIn(full)
 	if o.seen[class] {
 		return full, class
 	}
@@ -48,10 +48,13 @@ func (o *objects) in(on *execgraph.On, pid int32, at int64) (full, class string)
 	return full, class
 }
 
-// withoutClient leaves a connection the end that stays the same when a client
-// connects anew: "tcp 10.0.0.2:4000>10.0.0.1:80" becomes "tcp >10.0.0.1:80", and
-// "unix [77]>/run/x" "unix >/run/x".
-func withoutClient(in string) string {
+// alikeIn leaves what stays the same when a client connects anew, or another child is
+// waited for: "tcp 10.0.0.2:4000>10.0.0.1:80" becomes "tcp >10.0.0.1:80", "unix
+// [77]>/run/x" "unix >/run/x", and "for child 77" "for a child".
+func alikeIn(in string) string {
+	if head, _, ok := strings.Cut(in, forChild); ok {
+		return head + " for a child"
+	}
 	for _, kind := range []string{" of tcp ", " of unix "} {
 		head, ends, ok := strings.Cut(in, kind)
 		if !ok {
@@ -66,6 +69,8 @@ func withoutClient(in string) string {
 	}
 	return in
 }
+
+const forChild = " for child "
 
 // lockWords are the kinds of locks as a sentence has them.
 var lockWords = map[sched.LockKind]string{
@@ -98,7 +103,7 @@ func (j *joiner) in(on *execgraph.On, pid int32, at int64, full bool) string {
 		return call
 	case on.Call == sched.CallWait4, on.Call == sched.CallWaitid:
 		if child := int32(on.Object); child > 0 && full {
-			return call + " for child " + strconv.Itoa(int(child))
+			return call + forChild + strconv.Itoa(int(child))
 		}
 		return call + " for a child"
 	case on.Call == sched.CallFault:
